@@ -1,0 +1,1 @@
+"""Backends: whatever communicates, leaf or combinator, behind one front door."""

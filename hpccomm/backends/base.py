@@ -1,0 +1,107 @@
+"""What a backend is: generators that move and reduce dense tensors among the ranks of one group.
+
+A leaf or combinator is one class in one file beside this one, plus one line in the registry. It sees only what the
+front door lets through: dense tensors on its devices, dtypes and operators of its own support table, counts within
+`max_count`, roots and peers as ranks of the group. It knows neither torch's process groups nor deadlines.
+
+Every operation is a generator: it yields a word for what it waits for whenever it cannot go on, and ends when the
+result is in place. Whoever steps it holds the deadline and decides how to wait. An operation that fails raises.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
+
+import torch
+
+from hpccomm.backends.c10d import Op
+from hpccomm.backends.context import Context
+from hpccomm.backends.support import Support
+from hpccomm.errors import UnsupportedError
+
+Operation = Generator[str, None, None]
+
+MAX_COUNT = 2**31 - 1
+"""Elements of one call to a library that counts in C integers (bytes, where it only moves)."""
+
+
+class Backend(ABC):
+    """Moves and reduces dense tensors for one group.
+
+    Tensors are dense (contiguous, of any shape), on one of ``support.devices``; reductions get a dtype and operator
+    of ``support.reductions``, movements any dtype. ``counts`` gives elements a rank, None meaning equal shares.
+
+    Attributes:
+        support: The backend's own abilities.
+        max_count: The most elements of a reduction, or bytes of a movement, in one call; the front door chunks.
+        expression: The backend as text, set by whoever builds it.
+    """
+
+    support: Support
+    max_count: int = MAX_COUNT
+    expression: str = ""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.rank = context.topology.rank
+        self.size = context.topology.world_size
+
+    @abstractmethod
+    def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
+        """Reduce `buffer` over all ranks, in place."""
+
+    @abstractmethod
+    def broadcast(self, buffer: torch.Tensor, root: int) -> Operation:
+        """Overwrite `buffer` with that of rank `root`."""
+
+    @abstractmethod
+    def reduce_scatter(
+        self, output: torch.Tensor, source: torch.Tensor, op: Op, counts: Sequence[int] | None = None
+    ) -> Operation:
+        """Reduce `source` over all ranks and leave block `rank` of it in `output`."""
+
+    @abstractmethod
+    def all_gather(self, output: torch.Tensor, source: torch.Tensor, counts: Sequence[int] | None = None) -> Operation:
+        """Put the `source` of every rank, in rank order, into `output`; `source` may be its own place in there."""
+
+    @abstractmethod
+    def barrier(self) -> Operation:
+        """Wait until every rank has come here."""
+
+    def send(self, buffer: torch.Tensor, dest: int, tag: int) -> Operation:
+        """Send `buffer` to rank `dest`."""
+        raise self._lacks("send")
+
+    def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
+        """Receive into `buffer` what rank `source` sent with `tag`."""
+        raise self._lacks("recv")
+
+    def _lacks(self, collective: str) -> UnsupportedError:
+        return UnsupportedError(
+            f"{collective} over {self.expression}",
+            found="this backend does not offer it",
+            remedy="use another backend",
+            everywhere=True,
+        )
+
+    def close(self) -> None:
+        """Free what the backend holds; local, and safe after a failure."""
+        self.context.close()
+
+
+def offsets(counts: Sequence[int]) -> list[int]:
+    """Give where each rank's block starts, and the total as one entry more.
+
+    >>> offsets([3, 0, 2])
+    [0, 3, 3, 5]
+    """
+    starts = [0]
+    for count in counts:
+        starts.append(starts[-1] + count)
+    return starts
+
+
+def uneven(counts: Sequence[int]) -> Sequence[int] | None:
+    """Give counts as backends take them: None when all shares are equal."""
+    return counts if len(set(counts)) > 1 else None

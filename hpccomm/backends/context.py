@@ -1,0 +1,91 @@
+"""What a backend is built from: its group's ranks, channels to them, device and limits.
+
+It makes sub-contexts for the parts of a combinator. It knows no backend and holds no policy.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from hpccomm.backends.c10d import PrefixStore, Store
+from hpccomm.exchange import Exchange, MpiExchange, StoreExchange
+from hpccomm.topology import Topology
+
+_LARGEST_TAG = 32767  # what every MPI library grants at least
+
+
+@dataclass
+class Context:
+    """One group's surroundings.
+
+    Attributes:
+        topology: The ranks of this group and their nodes.
+        store: A store that only this group writes to.
+        communicator: An mpi4py communicator of exactly these ranks that only this group uses, or None without MPI.
+        device: Where this rank's tensors live by default.
+        address: This host's address that every other host reaches.
+        timeout_s: Deadline of an operation, in seconds, where the call gives none.
+        path: Where in the job's groups and expressions this stands, for prefixes and messages.
+    """
+
+    topology: Topology
+    store: Store
+    communicator: Any
+    device: torch.device
+    address: str
+    timeout_s: float
+    path: str = ""
+    _exchange: Exchange | None = field(default=None, repr=False)
+
+    @property
+    def exchange(self) -> Exchange:
+        """Exchange of small objects with the ranks of this group."""
+        if self._exchange is None:
+            if self.communicator is not None:
+                self._exchange = MpiExchange(self.communicator)
+            else:
+                store = PrefixStore("exchange", self.store)
+                self._exchange = StoreExchange(store, self.topology.rank, self.topology.world_size)
+        return self._exchange
+
+    def split(self, ranks: Sequence[int], name: str) -> Context:
+        """Make the context of some of this group's ranks; collective over those ranks alone.
+
+        Args:
+            ranks: Ranks of this group in their new order, this rank among them.
+            name: Tells this part from the others made from the same context by the same ranks.
+        """
+        path = f"{self.path}/{name}"
+        return replace(
+            self,
+            topology=self.topology.subset(ranks),
+            store=PrefixStore(f"{name}[{ranks[0]}]", self.store),
+            communicator=self._subcommunicator(ranks, path),
+            path=path,
+            _exchange=None,
+        )
+
+    def child(self, name: str) -> Context:
+        """Make a context of the same ranks with channels of its own; collective."""
+        return self.split(range(self.topology.world_size), name)
+
+    def _subcommunicator(self, ranks: Sequence[int], path: str) -> Any:
+        if self.communicator is None:
+            return None
+        group = self.communicator.Get_group()
+        members = group.Incl(list(ranks))
+        made = self.communicator.Create_group(members, tag=zlib.crc32(path.encode()) % _LARGEST_TAG)
+        members.Free()
+        group.Free()
+        return made
+
+    def close(self) -> None:
+        """Free the communicator; a second call does nothing."""
+        if self.communicator is not None:
+            self.communicator.Free()
+            self.communicator = None

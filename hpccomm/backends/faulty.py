@@ -1,0 +1,114 @@
+"""Combinator `faulty(x, KIND, rank=1, call=3)`: a backend that fails on purpose, for tests.
+
+Kinds: ``raise`` an error, ``wrong`` result (one flipped bit), ``hang`` for ever, be ``late`` by some seconds. The
+fault strikes one rank, at one call or at every call.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import torch
+
+from hpccomm.backends.base import Backend, Operation
+from hpccomm.backends.c10d import Op
+from hpccomm.backends.context import Context
+from hpccomm.backends.registry import build
+from hpccomm.errors import BackendError, OptionError
+from hpccomm.expression import Expression
+
+KINDS = ("raise", "wrong", "hang", "late")
+
+
+class FaultyBackend(Backend):
+    """Pass everything on to another backend, and strike.
+
+    Args:
+        context: The group.
+        inner: The backend that does the work.
+        kind: One of `KINDS`.
+        rank: The rank of the group that the fault strikes.
+        call: The number of the call that it strikes, counted from 1; 0 strikes every call.
+        seconds: How late `late` is.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        inner: Expression,
+        kind: Expression,
+        *,
+        rank: int = 1,
+        call: int = 0,
+        seconds: float = 1.0,
+    ) -> None:
+        super().__init__(context)
+        if kind.name not in KINDS or kind.arguments or kind.options:
+            raise OptionError(
+                f"build backend faulty({inner}, {kind})",
+                found=f"no fault is called {kind}",
+                remedy=f"there are {', '.join(KINDS)}",
+                everywhere=True,
+            )
+        self._inner = build(inner, context.child("inner"))
+        self.support, self.max_count = self._inner.support, self._inner.max_count
+        self._kind, self._strikes, self._at = kind.name, self.rank == rank, call
+        self._seconds = seconds
+        self._calls = 0
+
+    def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
+        """Pass on, or fail."""
+        return self._struck(self._inner.all_reduce(buffer, op), buffer)
+
+    def broadcast(self, buffer: torch.Tensor, root: int) -> Operation:
+        """Pass on, or fail."""
+        return self._struck(self._inner.broadcast(buffer, root), buffer)
+
+    def reduce_scatter(
+        self, output: torch.Tensor, source: torch.Tensor, op: Op, counts: Sequence[int] | None = None
+    ) -> Operation:
+        """Pass on, or fail."""
+        return self._struck(self._inner.reduce_scatter(output, source, op, counts), output)
+
+    def all_gather(self, output: torch.Tensor, source: torch.Tensor, counts: Sequence[int] | None = None) -> Operation:
+        """Pass on, or fail."""
+        return self._struck(self._inner.all_gather(output, source, counts), output)
+
+    def barrier(self) -> Operation:
+        """Pass on, or fail."""
+        return self._struck(self._inner.barrier(), None)
+
+    def send(self, buffer: torch.Tensor, dest: int, tag: int) -> Operation:
+        """Pass on, or fail."""
+        return self._struck(self._inner.send(buffer, dest, tag), None)
+
+    def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
+        """Pass on, or fail."""
+        return self._struck(self._inner.recv(buffer, source, tag), buffer)
+
+    def close(self) -> None:
+        """Close the backend inside."""
+        self._inner.close()
+        super().close()
+
+    def _struck(self, operation: Operation, result: torch.Tensor | None) -> Operation:
+        self._calls += 1
+        strikes = self._strikes and self._at in (0, self._calls)
+        if strikes and self._kind == "raise":
+            raise BackendError(
+                f"call {self._calls} of {self.expression}",
+                found="a fault put there on purpose",
+                remedy="leave faulty(…) out",
+            )
+        if strikes and self._kind == "hang":
+            while True:
+                yield "nothing, on purpose"
+        if strikes and self._kind == "late":
+            end = time.monotonic() + self._seconds
+            while time.monotonic() < end:
+                yield "time to pass, on purpose"
+        yield from operation
+        if strikes and self._kind == "wrong" and result is not None and result.numel():
+            last_byte = result.view(-1)[:1].view(torch.uint8)[-1:]
+            last_byte.bitwise_xor_(torch.tensor([0x40], dtype=torch.uint8))

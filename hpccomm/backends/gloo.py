@@ -1,0 +1,142 @@
+"""Leaf `gloo`: torch's Gloo over TCP, on an address that every other host reaches.
+
+Gloo works in threads of its own; operations here are started and polled. It is built directly, never through
+`new_group`, on the store that the context gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+
+from hpccomm.backends.base import Backend, Operation, offsets
+from hpccomm.backends.c10d import (
+    AllgatherOptions,
+    AllreduceOptions,
+    BroadcastOptions,
+    Op,
+    ProcessGroupGloo,
+    ReduceOp,
+)
+from hpccomm.backends.context import Context
+from hpccomm.backends.support import ARITHMETIC, BITWISE, HALVES, Support
+from hpccomm.errors import BackendError, OptionError
+
+_INTEGERS = (torch.int8, torch.uint8, torch.int32, torch.int64)
+
+
+class GlooBackend(Backend):
+    """Gloo's collectives.
+
+    Args:
+        context: The group.
+        threads: Gloo's worker threads for this group.
+        accumulate: ``native`` lets Gloo add 16-bit floats as they are (rounded at every hop, half the bytes);
+            ``float32`` sums them in float32 and rounds once.
+    """
+
+    support = Support(
+        devices=frozenset({"cpu"}),
+        reductions={
+            **dict.fromkeys((torch.float64, torch.float32, *HALVES), ARITHMETIC),
+            **dict.fromkeys(_INTEGERS, ARITHMETIC | BITWISE),
+        },
+        rounding="at every hop; 16-bit floats too, unless accumulate=float32",
+        deadline="polled",
+    )
+
+    def __init__(self, context: Context, *, threads: int = 2, accumulate: str = "native") -> None:
+        super().__init__(context)
+        if accumulate not in ("native", "float32"):
+            raise _bad_option("accumulate", accumulate, "native or float32")
+        if not isinstance(threads, int) or threads < 1:
+            raise _bad_option("threads", threads, "a number from 1")
+        if accumulate == "float32":
+            self.support = self.support.without(HALVES)
+        self._group = _process_group(context, threads)
+
+    def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
+        """Call Gloo's allreduce."""
+        options = AllreduceOptions()
+        options.reduceOp = ReduceOp(op)
+        yield from _complete(self._group.allreduce([buffer], options))
+
+    def broadcast(self, buffer: torch.Tensor, root: int) -> Operation:
+        """Call Gloo's broadcast."""
+        options = BroadcastOptions()
+        options.rootRank = root
+        yield from _complete(self._group.broadcast([_as_bytes(buffer)], options))
+
+    def reduce_scatter(
+        self, output: torch.Tensor, source: torch.Tensor, op: Op, counts: Sequence[int] | None = None
+    ) -> Operation:
+        """Reduce everything and keep the own block, as Gloo's own reduce-scatter does (only inside `wait`)."""
+        counts = counts if counts is not None else [output.numel()] * self.size
+        whole = source.clone().view(-1)
+        yield from self.all_reduce(whole, op)
+        starts = offsets(counts)
+        output.view(-1).copy_(whole[starts[self.rank] : starts[self.rank + 1]])
+
+    def all_gather(self, output: torch.Tensor, source: torch.Tensor, counts: Sequence[int] | None = None) -> Operation:
+        """Call Gloo's allgather; unequal shares travel padded to the largest."""
+        if counts is None:
+            yield from self._gather_equal(_as_bytes(output), _as_bytes(source))
+            return
+        longest = max(counts)
+        padded = source.new_zeros(longest)
+        padded[: source.numel()] = source.view(-1)
+        rows = source.new_empty((self.size, longest))
+        yield from self._gather_equal(_as_bytes(rows), _as_bytes(padded))
+        starts, flat = offsets(counts), output.view(-1)
+        for rank, count in enumerate(counts):
+            flat[starts[rank] : starts[rank + 1]] = rows[rank, :count]
+
+    def _gather_equal(self, output: torch.Tensor, source: torch.Tensor) -> Operation:
+        yield from _complete(self._group._allgather_base(output, source, AllgatherOptions()))
+
+    def barrier(self) -> Operation:
+        """Call Gloo's barrier."""
+        yield from _complete(self._group.barrier())
+
+    def send(self, buffer: torch.Tensor, dest: int, tag: int) -> Operation:
+        """Call Gloo's send."""
+        yield from _complete(self._group.send([_as_bytes(buffer)], dest, tag))
+
+    def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
+        """Call Gloo's recv."""
+        yield from _complete(self._group.recv([_as_bytes(buffer)], source, tag))
+
+
+def _process_group(context: Context, threads: int) -> Any:
+    options = ProcessGroupGloo._Options()
+    options._threads = threads
+    options._timeout = timedelta(seconds=context.timeout_s)
+    try:
+        options._devices = [ProcessGroupGloo.create_device(hostname=context.address, lazy_init=False)]
+        topology = context.topology
+        return ProcessGroupGloo(context.store, topology.rank, topology.world_size, options)
+    except RuntimeError as error:
+        raise BackendError(
+            f"build backend gloo on {context.address}",
+            found=str(error).splitlines()[0],
+            remedy="check that all hosts reach this address; HPCCOMM_INTERFACE names another interface",
+        ) from error
+
+
+def _complete(work: Any) -> Operation:
+    while not work.is_completed():
+        yield "Gloo"
+    work.wait()
+
+
+def _as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.view(-1).view(torch.uint8)
+
+
+def _bad_option(name: str, value: object, wanted: str) -> OptionError:
+    return OptionError(
+        f"build backend gloo({name}={value})", found=f"{value!r}", remedy=f"give {wanted}", everywhere=True
+    )

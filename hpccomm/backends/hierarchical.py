@@ -1,0 +1,161 @@
+"""Combinator `hierarchical(intra, inter, by=node)`: one backend inside nodes, another across them.
+
+Every node is cut into as many shards as the smallest node has ranks. Rank j of each node carries shard j: its group
+across the nodes is rail j. Ranks past the smallest size take part inside their node only. An all-reduce of S bytes
+over k nodes moves 2(k-1)/k * S bytes out of each node. Any placement of ranks and any node sizes are served, since
+all indices come from the topology.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from hpccomm.backends.base import Backend, Operation, offsets, uneven
+from hpccomm.backends.c10d import Op
+from hpccomm.backends.context import Context
+from hpccomm.backends.rails import Rails
+from hpccomm.backends.registry import build
+from hpccomm.backends.support import HALVES
+from hpccomm.errors import OptionError
+from hpccomm.expression import Expression
+from hpccomm.topology import Topology
+
+
+class HierarchicalBackend(Backend):
+    """Reduce inside the node, across the nodes on every rail at once, and gather inside the node.
+
+    Floats of 16 bits are reduced in float32 through all levels and rounded once.
+
+    Args:
+        context: The group.
+        intra: The backend among the ranks of one node.
+        inter: The backend among the ranks of one rail.
+        by: What a node is: ``node``, or a number of ranks by which each node is cut.
+    """
+
+    def __init__(self, context: Context, intra: Expression, inter: Expression, *, by: str | int = "node") -> None:
+        super().__init__(context)
+        self._topology = _levels(context.topology, by)
+        topology = self._topology
+        self._carriers = topology.smallest_node
+        self._local = topology.local_rank
+        self._has_idle = topology.local_world_size > self._carriers
+        self._intra = build(intra, context.split(topology.intra_node, "intra"))
+        self._peers = build(inter, context.child("peers"))
+        self._rail: Backend | None = None
+        if self._local < self._carriers and topology.num_nodes > 1:
+            rail = sorted(topology.inter_node, key=topology.nodes.__getitem__)
+            self._rail = build(inter, context.split(rail, f"rail{self._local}"))
+        self.support = self._intra.support.joined(self._peers.support).without(HALVES)
+        self.max_count = min(self._intra.max_count, self._peers.max_count)
+
+    def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
+        """Reduce-scatter inside the node, all-reduce on the rails, all-gather inside the node."""
+        flat = buffer.view(-1)
+        counts = self._shards(flat.numel())
+        shard = flat.new_empty(counts[self._local])
+        yield from self._intra.reduce_scatter(shard, flat, op, uneven(counts))
+        if self._rail is not None and shard.numel():
+            yield from self._rail.all_reduce(shard, op)
+        yield from self._intra.all_gather(flat, shard, uneven(counts))
+
+    def broadcast(self, buffer: torch.Tensor, root: int) -> Operation:
+        """Broadcast inside the root's node, shards on the rails, all-gather inside the other nodes."""
+        topology, flat = self._topology, buffer.view(-1)
+        home = topology.nodes[root]
+        if topology.node_rank == home:
+            yield from self._intra.broadcast(flat, topology.local_ranks[root])
+        counts = self._shards(flat.numel())
+        start = offsets(counts)[self._local]
+        shard = flat[start : start + counts[self._local]]
+        if self._rail is not None and shard.numel():
+            yield from self._rail.broadcast(shard, home)
+        if topology.node_rank != home:
+            yield from self._intra.all_gather(flat, shard, uneven(counts))
+
+    def reduce_scatter(
+        self, output: torch.Tensor, source: torch.Tensor, op: Op, counts: Sequence[int] | None = None
+    ) -> Operation:
+        """Reduce inside the node what each rail carries, then on the rails, and hand on what ranks past them own."""
+        counts = counts or [output.numel()] * self.size
+        rails, local, everyone = Rails(self._topology, self._carriers, counts), self._local, range(self.size)
+        part = output.new_empty(rails.on_rail(local))
+        sent = rails.blocks(source.view(-1), rails.travelling, everyone)
+        yield from self._intra.reduce_scatter(part, sent, op, uneven(rails.by_local_rank))
+        mine = part
+        if self._rail is not None and part.numel():
+            mine = part.new_empty(rails.here_by_local_rank[local])
+            yield from self._rail.reduce_scatter(mine, part, op, uneven(rails.by_node(local)))
+        if self._has_idle:
+            node = output.new_empty(sum(rails.here_by_local_rank))
+            yield from self._intra.all_gather(node, mine, rails.here_by_local_rank)
+            mine = rails.blocks(node, [self.rank], rails.travelling_here)
+        output.view(-1).copy_(mine)
+
+    def all_gather(self, output: torch.Tensor, source: torch.Tensor, counts: Sequence[int] | None = None) -> Operation:
+        """Collect on the rails what each node's carriers hold, then inside the node, and order by rank."""
+        counts = counts or [source.numel()] * self.size
+        rails, local, everyone = Rails(self._topology, self._carriers, counts), self._local, range(self.size)
+        mine = source.view(-1)
+        if self._has_idle:
+            here = self._topology.intra_node
+            shares = [counts[rank] for rank in here]
+            node = mine.new_empty(sum(shares))
+            yield from self._intra.all_gather(node, mine, uneven(shares))
+            mine = rails.blocks(node, rails.here(local), here)
+        part = mine
+        if self._rail is not None and rails.on_rail(local):
+            part = mine.new_empty(rails.on_rail(local))
+            yield from self._rail.all_gather(part, mine, uneven(rails.by_node(local)))
+        whole = mine.new_empty(output.numel())
+        yield from self._intra.all_gather(whole, part, uneven(rails.by_local_rank))
+        output.view(-1).copy_(rails.blocks(whole, everyone, rails.travelling))
+
+    def barrier(self) -> Operation:
+        """Wait inside the node, among the leaders, and inside the node again."""
+        yield from self._intra.barrier()
+        if self._rail is not None and self._local == 0:
+            yield from self._rail.barrier()
+        yield from self._intra.barrier()
+
+    def send(self, buffer: torch.Tensor, dest: int, tag: int) -> Operation:
+        """Send inside the node or across, by where `dest` is."""
+        leg, peer = self._leg(dest)
+        return leg.send(buffer, peer, tag)
+
+    def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
+        """Receive from inside the node or across, by where `source` is."""
+        leg, peer = self._leg(source)
+        return leg.recv(buffer, peer, tag)
+
+    def close(self) -> None:
+        """Close all legs, outer ones first."""
+        for leg in (self._rail, self._peers, self._intra):
+            if leg is not None:
+                leg.close()
+        super().close()
+
+    def _leg(self, rank: int) -> tuple[Backend, int]:
+        if self._topology.nodes[rank] == self._topology.node_rank:
+            return self._intra, self._topology.local_ranks[rank]
+        return self._peers, rank
+
+    def _shards(self, count: int) -> list[int]:
+        share, rest = divmod(count, self._carriers)
+        idle = self._topology.local_world_size - self._carriers
+        return [share + (shard < rest) for shard in range(self._carriers)] + [0] * idle
+
+
+def _levels(topology: Topology, by: str | int) -> Topology:
+    if by == "node":
+        return topology
+    if isinstance(by, int) and not isinstance(by, bool) and by > 0:
+        return topology.divided(by)
+    raise OptionError(
+        f"build backend hierarchical(…, by={by})",
+        found=f"no level is called {by!r}",
+        remedy="give by=node, or a number of ranks by which each node is cut",
+        everywhere=True,
+    )

@@ -1,0 +1,158 @@
+"""Leaf `mpi4py`: the MPI library's own collectives on host memory.
+
+Collectives wait for all ranks by a polled barrier and then make the library's blocking call ("arrive, then run"):
+the library's blocking reductions are faster than its non-blocking ones, and a rank that never arrives is noticed.
+Movements with one source (broadcast, send, recv) are non-blocking and polled throughout. MPI is imported only when
+the backend is built, since importing mpi4py.MPI may start MPI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hpccomm.backends.base import Backend, Operation, offsets
+from hpccomm.backends.c10d import Op, ReduceOp
+from hpccomm.backends.context import Context
+from hpccomm.backends.support import ARITHMETIC, BITWISE, INTEGERS, Support
+from hpccomm.errors import BackendError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+_OP_NAMES = {
+    ReduceOp.SUM: "SUM",
+    ReduceOp.PRODUCT: "PROD",
+    ReduceOp.MIN: "MIN",
+    ReduceOp.MAX: "MAX",
+    ReduceOp.BAND: "BAND",
+    ReduceOp.BOR: "BOR",
+    ReduceOp.BXOR: "BXOR",
+}
+_TYPE_NAMES = {
+    torch.float64: "DOUBLE",
+    torch.float32: "FLOAT",
+    torch.int8: "INT8_T",
+    torch.int16: "INT16_T",
+    torch.int32: "INT32_T",
+    torch.int64: "INT64_T",
+    torch.uint8: "UINT8_T",
+    torch.uint16: "UINT16_T",
+    torch.uint32: "UINT32_T",
+    torch.uint64: "UINT64_T",
+}
+
+# Requests given up at a deadline, with the memory that MPI may still touch.
+_ABANDONED: list[tuple[Any, ...]] = []
+
+
+class MpiBackend(Backend):
+    """MPI's collectives over the group's own communicator.
+
+    16-bit and 8-bit floats are reduced in float32 and rounded once: MPI has no portable type for them.
+    """
+
+    support = Support(
+        devices=frozenset({"cpu"}),
+        reductions={dtype: ARITHMETIC | BITWISE if dtype in INTEGERS else ARITHMETIC for dtype in _TYPE_NAMES},
+        rounding="float32 and float64 at every addition; narrower floats once",
+        deadline="arrival of all ranks is polled; inside the library's call it is not held",
+    )
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        if context.communicator is None:
+            raise BackendError(
+                "build backend mpi4py",
+                found="the ranks were not started by MPI",
+                remedy="start them with mpirun or srun, or use gloo",
+                everywhere=True,
+            )
+        from mpi4py import MPI
+
+        self._comm: MPI.Intracomm = context.communicator
+        self._in_place = MPI.IN_PLACE
+        self._at = MPI.buffer.fromaddress
+        self._byte = MPI.BYTE
+        self._ops: dict[Op, MPI.Op] = {op: getattr(MPI, name) for op, name in _OP_NAMES.items()}
+        self._types: dict[torch.dtype, MPI.Datatype] = {
+            dtype: getattr(MPI, name) for dtype, name in _TYPE_NAMES.items()
+        }
+
+    def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
+        """Call MPI_Allreduce in place."""
+        yield from self._arrival()
+        self._comm.Allreduce(self._in_place, self._typed(buffer), self._ops[op])
+
+    def broadcast(self, buffer: torch.Tensor, root: int) -> Operation:
+        """Call MPI_Ibcast and poll."""
+        yield from self._complete(self._comm.Ibcast(self._bytes(buffer), root), f"rank {root}", buffer)
+
+    def reduce_scatter(
+        self, output: torch.Tensor, source: torch.Tensor, op: Op, counts: Sequence[int] | None = None
+    ) -> Operation:
+        """Call MPI_Reduce_scatter, or MPI_Reduce_scatter_block for equal shares."""
+        yield from self._arrival()
+        send, receive = self._typed(source), self._typed(output)
+        if counts is None:
+            send = [self._memory(source), self._types[source.dtype]]  # a count here would mean one block's
+            self._comm.Reduce_scatter_block(send, receive, self._ops[op])
+        else:
+            self._comm.Reduce_scatter(send, receive, counts, self._ops[op])
+
+    def all_gather(self, output: torch.Tensor, source: torch.Tensor, counts: Sequence[int] | None = None) -> Operation:
+        """Call MPI_Allgather, or MPI_Allgatherv for unequal shares."""
+        yield from self._arrival()
+        width = output.element_size()
+        shares = counts if counts is not None else [source.numel()] * self.size
+        starts = offsets([count * width for count in shares])
+        in_place = source.data_ptr() == output.data_ptr() + starts[self.rank]
+        send = self._in_place if in_place and source.numel() else self._bytes(source)
+        if counts is None:
+            self._comm.Allgather(send, [self._memory(output), self._byte])
+        else:
+            lengths = [count * width for count in counts]
+            receive = [self._memory(output), (lengths, starts[:-1]), self._byte]
+            self._comm.Allgatherv(send, receive)
+
+    def barrier(self) -> Operation:
+        """Call MPI_Ibarrier and poll."""
+        yield from self._arrival()
+
+    def send(self, buffer: torch.Tensor, dest: int, tag: int) -> Operation:
+        """Call MPI_Isend and poll."""
+        yield from self._complete(self._comm.Isend(self._bytes(buffer), dest, tag), f"rank {dest}", buffer)
+
+    def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
+        """Call MPI_Irecv and poll."""
+        yield from self._complete(self._comm.Irecv(self._bytes(buffer), source, tag), f"rank {source}", buffer)
+
+    def close(self) -> None:
+        """Free the communicator, or leave it where an operation on it was given up."""
+        if any(self._comm is communicator for communicator, *_ in _ABANDONED):
+            self.context.communicator = None
+        super().close()
+
+    def _arrival(self) -> Operation:
+        request = self._comm.Ibarrier()
+        if not request.Test():
+            yield from self._complete(request, "all ranks to arrive")
+
+    def _complete(self, request: MPI.Request, what: str, *memory: torch.Tensor) -> Operation:
+        try:
+            while not request.Test():
+                yield what
+        except GeneratorExit:
+            _ABANDONED.append((self._comm, request, memory))
+            raise
+
+    def _memory(self, tensor: torch.Tensor) -> MPI.buffer:
+        return self._at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+
+    def _typed(self, tensor: torch.Tensor) -> list[Any]:
+        return [self._memory(tensor), tensor.numel(), self._types[tensor.dtype]]
+
+    def _bytes(self, tensor: torch.Tensor) -> list[Any]:
+        return [self._memory(tensor), tensor.numel() * tensor.element_size(), self._byte]

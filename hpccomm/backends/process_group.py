@@ -1,0 +1,211 @@
+"""The face that torch sees: a ProcessGroup, with a torch Backend inside it where torch offers one.
+
+From torch 2.14 on, Python callers reach the ProcessGroup by the short way and C++ callers (functional collectives,
+DTensor) the Backend inside; before, there is the ProcessGroup alone. Per-device strings such as
+``cpu:hpccomm,cuda:nccl`` get the Backend. All of them translate torch's calls for one `Runner`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+
+from hpccomm.backends.c10d import Backend, Op, ProcessGroup, ReduceOp, Work
+from hpccomm.backends.reduction import Factor
+from hpccomm.backends.runner import Runner
+from hpccomm.errors import UnsupportedError
+
+NAME = "hpccomm"
+
+# Python objects that C++ only holds weakly.
+_alive: list[Any] = []
+
+
+class Collectives:
+    """Torch's calls, translated; mixed into what torch takes for a group or a backend."""
+
+    _runner: Runner
+
+    def getBackendName(self) -> str:  # noqa: D102, N802
+        return NAME
+
+    def allreduce(self, tensors: Any, opts: Any = None) -> Work:
+        """Reduce one tensor in place."""
+        tensors = _listed(tensors)
+        (tensor,) = tensors
+        op, factor = _operator(opts)
+        operation = self._runner.door.all_reduce(tensor, op, factor)
+        return self._runner.run("all_reduce", operation, tensors, opts)
+
+    def allreduce_coalesced(self, tensors: Sequence[torch.Tensor], opts: Any = None) -> Work:
+        """Reduce several tensors in place, one after the other."""
+        op, factor = _operator(opts)
+        operations = (self._runner.door.all_reduce(tensor, op, factor) for tensor in tensors)
+        return self._runner.run_all("all_reduce", operations, tensors, opts)
+
+    def broadcast(self, tensors: Any, opts: Any = None) -> Work:
+        """Overwrite one tensor with the root's."""
+        tensors = _listed(tensors)
+        (tensor,) = tensors
+        root = 0 if opts is None else opts.rootRank
+        return self._runner.run("broadcast", self._runner.door.broadcast(tensor, root), tensors, opts)
+
+    def allgather(
+        self, outputs: Sequence[Sequence[torch.Tensor]], inputs: Sequence[torch.Tensor], opts: Any = None
+    ) -> Work:
+        """Gather one tensor of every rank into a list of tensors."""
+        (blocks,), (source,) = outputs, inputs
+        return self._runner.run("all_gather", self._runner.door.all_gather(blocks, source), outputs, opts)
+
+    def all_gather_single(self, output: torch.Tensor, source: torch.Tensor, opts: Any = None) -> Work:
+        """Gather one tensor of every rank into one tensor."""
+        operation = self._runner.door.all_gather([output], source)
+        return self._runner.run("all_gather", operation, [output], opts)
+
+    _allgather_base = all_gather_single
+
+    def all_gather_single_coalesced(
+        self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any = None
+    ) -> Work:
+        """Gather several tensors of every rank, one after the other."""
+        pairs = zip(outputs, inputs, strict=True)
+        operations = (self._runner.door.all_gather([output], source) for output, source in pairs)
+        return self._runner.run_all("all_gather", operations, outputs, opts)
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def reduce_scatter(
+        self, outputs: Sequence[torch.Tensor], inputs: Sequence[Sequence[torch.Tensor]], opts: Any = None
+    ) -> Work:
+        """Reduce a list of tensors, one a rank, and keep this rank's."""
+        (output,), (blocks,) = outputs, inputs
+        op, factor = _operator(opts)
+        operation = self._runner.door.reduce_scatter(output, blocks, op, factor)
+        return self._runner.run("reduce_scatter", operation, outputs, opts)
+
+    def reduce_scatter_single(self, output: torch.Tensor, source: torch.Tensor, opts: Any = None) -> Work:
+        """Reduce one tensor and keep this rank's share."""
+        op, factor = _operator(opts)
+        operation = self._runner.door.reduce_scatter(output, [source], op, factor)
+        return self._runner.run("reduce_scatter", operation, [output], opts)
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter_single_coalesced(
+        self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any = None
+    ) -> Work:
+        """Reduce several tensors and keep this rank's shares, one after the other."""
+        op, factor = _operator(opts)
+        pairs = zip(outputs, inputs, strict=True)
+        operations = (self._runner.door.reduce_scatter(output, [source], op, factor) for output, source in pairs)
+        return self._runner.run_all("reduce_scatter", operations, outputs, opts)
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def barrier(self, opts: Any = None) -> Work:
+        """Wait for all ranks."""
+        return self._runner.run("barrier", self._runner.door.barrier(), [], opts)
+
+    def send(self, tensors: Sequence[torch.Tensor], dest: int, tag: int = 0) -> Work:
+        """Post a send; the returned work ends when the tensor may be used again."""
+        (tensor,) = tensors
+        return self._runner.post("send", self._runner.door.send(tensor, dest, tag), tensors, -1)
+
+    def recv(self, tensors: Sequence[torch.Tensor], source: int, tag: int = 0) -> Work:
+        """Post a receive; the returned work ends when the tensor is filled."""
+        (tensor,) = tensors
+        return self._runner.post("recv", self._runner.door.recv(tensor, source, tag), tensors, source)
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._runner.sequence
+
+    def _set_sequence_number_for_group(self) -> None:
+        self._runner.sequence = 0
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Set the deadline of operations that give none."""
+        self._runner.timeout_s = timeout.total_seconds()
+
+    _set_default_timeout = set_timeout
+
+    def shutdown(self) -> None:
+        """Free the backend; a second call does nothing."""
+        self._runner.close()
+        _alive[:] = [kept for kept in _alive if kept._runner is not self._runner]
+
+    def abort(self) -> None:
+        """Refuse all further operations."""
+        self._runner.end("it was aborted")
+
+
+def _refused(name: str) -> Any:
+    def refuse(self: Collectives, *arguments: Any, **options: Any) -> Work:
+        raise UnsupportedError(
+            f"{name} over {self._runner.expression}",
+            found="hpccomm does not offer this collective yet",
+            remedy="use all_reduce, all_gather, reduce_scatter, broadcast, send, recv or barrier",
+            everywhere=True,
+        )
+
+    return refuse
+
+
+for _name in (
+    "allgather_coalesced",
+    "allreduce_sparse",
+    "alltoall",
+    "alltoall_base",
+    "all_to_all_single",
+    "gather",
+    "gather_single",
+    "gather_into_tensor",
+    "monitored_barrier",
+    "recv_anysource",
+    "reduce",
+    "scatter",
+):
+    setattr(Collectives, _name, _refused(_name))
+
+
+class HpccommBackend(Collectives, Backend):  # type: ignore[misc]
+    """What C++ callers and per-device groups see."""
+
+    def __init__(self, runner: Runner) -> None:
+        Backend.__init__(self, runner.backend.rank, runner.backend.size)
+        self._runner = runner
+        _alive.append(self)
+
+
+class HpccommProcessGroup(Collectives, ProcessGroup):  # type: ignore[misc]
+    """A whole group over one hpccomm backend."""
+
+    def __init__(self, runner: Runner, devices: Sequence[str]) -> None:
+        ProcessGroup.__init__(self, runner.backend.rank, runner.backend.size)  # type: ignore[call-arg]
+        self._runner = runner
+        _alive.append(self)
+        if has_backend_class():
+            inside = HpccommBackend(runner)
+            self._set_default_backend(ProcessGroup.BackendType.CUSTOM)
+            for device in devices:
+                self._register_backend(torch.device(device), ProcessGroup.BackendType.CUSTOM, inside)
+
+
+def has_backend_class() -> bool:
+    """Tell whether this torch lets Python subclass its Backend, and calls the subclass from C++."""
+    version = torch.__version__.split(".")
+    return (int(version[0]), int(version[1])) >= (2, 14)
+
+
+def _listed(tensors: Any) -> Sequence[torch.Tensor]:
+    return [tensors] if isinstance(tensors, torch.Tensor) else tensors
+
+
+def _operator(options: Any) -> tuple[Op, Factor]:
+    if options is None:
+        return ReduceOp.SUM, None
+    asked = options.reduceOp if hasattr(options, "reduceOp") else options
+    op: Op = getattr(asked, "op", asked)
+    return op, asked.__getstate__()[1] if op == ReduceOp.PREMUL_SUM else None

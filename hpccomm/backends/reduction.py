@@ -1,0 +1,58 @@
+"""Tensors on their way through a reduction: loaded into what the backend reduces, scaled, and delivered.
+
+It carries out the `Plan`s of the support table and knows no backend.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from hpccomm.backends.c10d import ReduceOp
+from hpccomm.backends.layout import dense, is_dense
+from hpccomm.backends.support import INTEGERS, Plan
+
+Factor = float | torch.Tensor | None
+
+
+def load(tensor: torch.Tensor, plan: Plan, factor: Factor) -> torch.Tensor:
+    """Give a tensor as the flat dense buffer that a plan reduces.
+
+    Args:
+        tensor: The user's tensor, of any layout.
+        plan: How it is reduced.
+        factor: What PREMUL_SUM multiplies by; else None.
+
+    Returns:
+        A one-dimensional tensor of ``plan.carry``, complex numbers counting twice: the user's own memory where that
+        is dense and of this dtype already, else new memory.
+    """
+    flat = _seen(dense(tensor), plan).reshape(-1).to(plan.carry)
+    return flat if factor is None else flat * factor
+
+
+def scale(buffer: torch.Tensor, plan: Plan, size: int) -> None:
+    """Turn the sum in a buffer into the average over `size` ranks, in place, where the plan asks for one."""
+    if plan.asked != ReduceOp.AVG:
+        return
+    if plan.carry in INTEGERS:
+        torch.div(buffer, size, rounding_mode="trunc", out=buffer)
+    else:
+        buffer.div_(size)
+
+
+def deliver(buffer: torch.Tensor, tensor: torch.Tensor, plan: Plan) -> None:
+    """Store a reduced buffer in the user's tensor, rounded once to its dtype."""
+    if buffer.data_ptr() == tensor.data_ptr() and is_dense(tensor):
+        return
+    narrow = buffer.to(plan.seen_as)
+    if tensor.is_complex():
+        narrow = torch.view_as_complex(narrow.view(-1, 2))
+    elif tensor.dtype == torch.bool:
+        narrow = narrow.view(torch.bool)
+    tensor.detach().copy_(narrow.view(tensor.shape))
+
+
+def _seen(tensor: torch.Tensor, plan: Plan) -> torch.Tensor:
+    if tensor.is_complex():
+        return torch.view_as_real(tensor)
+    return tensor if tensor.dtype == plan.seen_as else tensor.view(plan.seen_as)

@@ -1,0 +1,89 @@
+"""The table of backends, and how an expression becomes one of them.
+
+A new backend is one line in `_TABLE` (or one call of `register`): a class or function that takes a `Context`, then
+the expression's arguments as `Expression`s, then its options by name. It is imported when it is first named.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from importlib import import_module
+
+from hpccomm.backends.base import Backend
+from hpccomm.backends.context import Context
+from hpccomm.errors import ExpressionError
+from hpccomm.expression import Expression
+
+Builder = Callable[..., Backend]
+
+_TABLE: dict[str, str | Builder] = {
+    "auto": "hpccomm.backends.select:build_auto",
+    "faulty": "hpccomm.backends.faulty:FaultyBackend",
+    "gloo": "hpccomm.backends.gloo:GlooBackend",
+    "hierarchical": "hpccomm.backends.hierarchical:HierarchicalBackend",
+    "mpi4py": "hpccomm.backends.mpi:MpiBackend",
+}
+
+
+def names() -> list[str]:
+    """List the registered backends."""
+    return sorted(_TABLE)
+
+
+def register(name: str, builder: Builder) -> None:
+    """Add a backend under a new name, e.g. one that a program brings itself."""
+    if name in _TABLE:
+        raise ExpressionError(f"register backend {name!r}", found="the name is taken", remedy="choose another name")
+    _TABLE[name] = builder
+
+
+def build(expression: Expression, context: Context) -> Backend:
+    """Build the backend that an expression describes; collective over the context's ranks.
+
+    Raises:
+        ExpressionError: Unknown name, or arguments that its builder does not take.
+        BackendError: The backend cannot work here.
+    """
+    builder = _builder(expression)
+    arguments = bind(expression, builder)
+    backend = builder(context, *arguments.args, **arguments.kwargs)
+    backend.expression = backend.expression or str(expression)
+    return backend
+
+
+def check(expression: Expression) -> None:
+    """Refuse an expression that names an unknown backend or passes arguments that it does not take."""
+    bind(expression, _builder(expression))
+
+
+def bind(expression: Expression, builder: Builder) -> inspect.BoundArguments:
+    """Match an expression's arguments and options with a builder's parameters after the context."""
+    signature = inspect.signature(builder)
+    parameters = list(signature.parameters.values())[1:]
+    signature = signature.replace(parameters=parameters)
+    try:
+        return signature.bind(*expression.arguments, **dict(expression.options))
+    except TypeError as error:
+        wanted = ", ".join(str(p).split(":")[0].split("=")[0].strip() for p in parameters)
+        raise ExpressionError(
+            f"build backend {expression}",
+            found=str(error),
+            remedy=f"{expression.name} takes ({wanted})",
+            everywhere=True,
+        ) from None
+
+
+def _builder(expression: Expression) -> Builder:
+    entry = _TABLE.get(expression.name)
+    if entry is None:
+        raise ExpressionError(
+            f"build backend {expression}",
+            found=f"no backend is called {expression.name!r}",
+            remedy=f"there are {', '.join(names())}",
+            everywhere=True,
+        )
+    if isinstance(entry, str):
+        module, _, attribute = entry.partition(":")
+        entry = _TABLE[expression.name] = getattr(import_module(module), attribute)
+    return entry

@@ -1,0 +1,1 @@
+"""Bootstrap: from a launcher's processes to torch process groups."""

@@ -1,0 +1,40 @@
+"""Torchrun's variables, set for third-party code and given back afterwards."""
+
+from __future__ import annotations
+
+import os
+
+from hpccomm.bootstrap.boot import Boot
+
+Saved = dict[str, str | None]
+
+
+def export(boot: Boot) -> Saved:
+    """Set RANK, WORLD_SIZE and the rest of torchrun's variables.
+
+    Returns:
+        What stood there before, for `restore`.
+    """
+    topology = boot.topology
+    address, port = boot.endpoint
+    values = {
+        "RANK": topology.rank,
+        "WORLD_SIZE": topology.world_size,
+        "LOCAL_RANK": topology.local_rank,
+        "LOCAL_WORLD_SIZE": topology.local_world_size,
+        "GROUP_RANK": topology.node_rank,
+        "MASTER_ADDR": address,
+        "MASTER_PORT": port,
+    }
+    saved = {name: os.environ.get(name) for name in values}
+    os.environ.update({name: str(value) for name, value in values.items()})
+    return saved
+
+
+def restore(saved: Saved) -> None:
+    """Put variables back as they were."""
+    for name, value in saved.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

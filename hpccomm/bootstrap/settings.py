@@ -1,0 +1,47 @@
+"""Settings from the environment: which there are, and that all ranks have the same.
+
+A variable set in a shell reaches the first host only under some launchers; ranks that then disagree would hang or
+mix algorithms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hpccomm.errors import OptionError
+
+PREFIX = "HPCCOMM_"
+OF_ONE_RANK = frozenset({"HPCCOMM_NODE_ID"})
+
+
+def settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """Give the variables that must be equal on all ranks."""
+    return {name: environ[name] for name in environ if name.startswith(PREFIX) and name not in OF_ONE_RANK}
+
+
+def check_equal(gathered: Sequence[Mapping[str, str]]) -> None:
+    """Compare all ranks' settings.
+
+    Raises:
+        OptionError: The same on all ranks: a variable differs; the text says who has what.
+    """
+    for name in sorted({name for one in gathered for name in one}):
+        holders: dict[str | None, list[int]] = {}
+        for rank, one in enumerate(gathered):
+            holders.setdefault(one.get(name), []).append(rank)
+        if len(holders) > 1:
+            raise OptionError(
+                f"read {name}, which must be equal on all ranks",
+                found="; ".join(f"{_value(value)} on {_ranks(ranks)}" for value, ranks in holders.items()),
+                remedy=f"export {name} on all hosts (mpirun -x {name}, mpiexec -genv, or srun --export=ALL)",
+                everywhere=True,
+            )
+
+
+def _value(value: str | None) -> str:
+    return "unset" if value is None else repr(value)
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    shown = ", ".join(map(str, ranks[:8]))
+    return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}{' …' if len(ranks) > 8 else ''}"

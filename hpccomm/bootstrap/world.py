@@ -1,0 +1,204 @@
+"""The public face: `init` makes a `World` of torch process groups, `World.close` takes it down in order."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from types import TracebackType
+from typing import cast
+
+import torch
+import torch.distributed as dist
+
+from hpccomm.backends.process_group import NAME
+from hpccomm.backends.registry import check
+from hpccomm.bootstrap import environment, plugin
+from hpccomm.bootstrap.abort import guard
+from hpccomm.bootstrap.boot import Boot, boot
+from hpccomm.errors import HpccommError, OptionError, WorldError
+from hpccomm.exchange import Exchange, agree
+from hpccomm.expression import Expression, load
+from hpccomm.topology import Topology
+
+
+def init(backend: str | Expression | None = None, *, timeout_s: float = 120.0, port: int = 0) -> World:
+    """Connect this process with the others of its job and make torch's process groups; collective.
+
+    Works under mpirun, srun, torchrun, and alone. From here on torch.distributed's own functions communicate, on
+    the default group, `World.intra_node` and `World.inter_node`.
+
+    Args:
+        backend: A backend expression, ``@file`` to read one, or None: then HPCCOMM_BACKEND, else ``auto``.
+        timeout_s: Deadline in seconds of the start-up and of every operation that is given none.
+        port: The store's port on rank 0's host; 0 takes HPCCOMM_STORE_PORT, else lets the kernel choose.
+
+    Returns:
+        The world; a context manager that closes it.
+
+    Raises:
+        HpccommError: The same on all ranks; its kind says what does not fit.
+    """
+    if dist.is_initialized():
+        raise WorldError(
+            "start hpccomm",
+            found="torch.distributed is initialised already",
+            remedy="close the world that stands, or call torch.distributed.destroy_process_group()",
+            everywhere=True,
+        )
+    booted = boot(os.environ, timeout_s=timeout_s, port=port or _port_asked())
+    expression = _agreed(booted, backend)
+    return World(booted, expression)
+
+
+class World:
+    """The ranks of a job and their groups.
+
+    Attributes:
+        topology: Ranks, nodes and hosts; printable.
+        device: Where this rank's tensors live.
+        backend: The expression of the backend of `group`, with `auto` resolved.
+        group: All ranks; torch's default group.
+        intra_node: The ranks of this node.
+        inter_node: The ranks with this local rank, one a node.
+    """
+
+    def __init__(self, booted: Boot, expression: Expression) -> None:
+        self._boot = booted
+        self._closed = False
+        self.topology: Topology = booted.topology
+        self.device = torch.device("cpu")
+        plugin.current.boot, plugin.current.backend = booted, expression
+        self._environment = environment.export(booted)
+        atexit.register(self.close)
+        plugin.register()
+        try:
+            self._make_groups(expression)
+        except BaseException:
+            self._take_down()
+            raise
+        self.backend = _backend_of(self.group)
+
+    def _make_groups(self, expression: Expression) -> None:
+        topology = self.topology
+        dist.init_process_group(
+            NAME,
+            store=self._boot.store,
+            rank=topology.rank,
+            world_size=topology.world_size,
+            timeout=self._boot.timeout,
+            pg_options=plugin.Options(expression),
+        )
+        self.group = cast(dist.ProcessGroup, dist.group.WORLD)
+        inside, across = _legs(expression)
+        self.intra_node = self._own(topology.all_intra_node(), inside)
+        self.inter_node = self._own(topology.all_inter_node(), across)
+
+    def _own(self, groups: tuple[tuple[int, ...], ...], expression: Expression) -> dist.ProcessGroup:
+        """Make all groups, in one order on every rank, and give the one that holds this rank."""
+        options = plugin.Options(expression)
+        made = [dist.new_group(list(ranks), backend=NAME, pg_options=options) for ranks in groups]
+        (own,) = (group for group in made if isinstance(group, dist.ProcessGroup))
+        return own
+
+    @property
+    def exchange(self) -> Exchange:
+        """Exchange of small Python objects among all ranks, apart from the groups' traffic."""
+        return self._boot.exchange
+
+    @property
+    def crowded(self) -> bool:
+        """Whether more ranks than usable cores share this host."""
+        return self._boot.crowded
+
+    def __str__(self) -> str:
+        boot = self._boot
+        return (
+            f"{self.topology}\nlauncher {boot.launch.launcher.name}, MPI {boot.mpi_library}, "
+            f"torch {torch.__version__}\nbackend {self.backend}"
+        )
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, SystemExit):
+            status = guard.exit_status(error)
+            if status:
+                guard.end(status)
+        if error is None or isinstance(error, SystemExit):
+            self.close()
+
+    def close(self) -> None:
+        """Wait for all ranks, destroy the groups, inner ones first, and give back the environment.
+
+        A second call does nothing. A rank that waits for others longer than the world's deadline says so and goes
+        on alone.
+        """
+        if self._closed or os.getpid() != self._boot.pid:
+            return
+        if not self._boot.barrier(self._boot.timeout_s):
+            print(
+                f"hpccomm: rank {self.topology.rank} closes its world alone: the other ranks did not close theirs "
+                f"within {self._boot.timeout_s:g} s",
+                file=sys.stderr,
+                flush=True,
+            )
+        self._take_down()
+
+    def _take_down(self) -> None:
+        self._closed = True
+        atexit.unregister(self.close)
+        plugin.destroy_groups()
+        environment.restore(self._environment)
+        self._boot.close()
+
+
+def _agreed(booted: Boot, backend: str | Expression | None) -> Expression:
+    """Parse and check the expression, and see that all ranks ask for the same."""
+    expression: Expression | None = None
+    error: Exception | None = None
+    try:
+        asked = backend if backend is not None else os.environ.get("HPCCOMM_BACKEND") or "auto"
+        expression = asked if isinstance(asked, Expression) else load(asked)
+        check(expression)
+    except HpccommError as caught:
+        error = caught
+    agree(booted.exchange, error)
+    asked_by_all = booted.exchange.all_gather(str(expression))
+    if len(set(asked_by_all)) > 1:
+        shown = "; ".join(f"{text} on rank {asked_by_all.index(text)}" for text in dict.fromkeys(asked_by_all))
+        raise OptionError(
+            "start the same backend on all ranks",
+            found=shown,
+            remedy="pass the same backend everywhere",
+            everywhere=True,
+        )
+    assert expression is not None
+    return expression
+
+
+def _legs(expression: Expression) -> tuple[Expression, Expression]:
+    """Give the expressions of the groups inside and across nodes."""
+    if expression.name == "hierarchical":
+        inside, across = expression.arguments
+        return inside, across
+    return expression, expression
+
+
+def _backend_of(group: dist.ProcessGroup) -> str:
+    return str(group._runner.expression)  # type: ignore[attr-defined]
+
+
+def _port_asked() -> int:
+    text = os.environ.get("HPCCOMM_STORE_PORT", "0")
+    if not text.isdigit() or int(text) > 65535:
+        raise OptionError(
+            f"read HPCCOMM_STORE_PORT={text!r}",
+            found="no port number",
+            remedy="give a number up to 65535, or leave it unset",
+            everywhere=True,
+        )
+    return int(text)

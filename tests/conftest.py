@@ -1,0 +1,34 @@
+"""Plain pytest runs everything but tests/mpi; test_under_mpi.py starts that folder under each MPI."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from harness import Mpi, known_mpis
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Turn a TERM into an interrupt, so that running jobs are ended and the summary is written."""
+    if not config.getoption("--only-mpi"):
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave tests/mpi to the ranks of an MPI job."""
+    is_mpi = collection_path == Path(__file__).with_name("mpi")
+    return True if is_mpi and not config.getoption("--only-mpi") else None
+
+
+@pytest.fixture(params=known_mpis(), ids=lambda mpi: mpi.name, scope="session")
+def mpi(request: pytest.FixtureRequest) -> Mpi:
+    """Each MPI at hand; one that is missing skips the test, and fails it in continuous integration."""
+    mpi: Mpi = request.param
+    if mpi.missing and os.environ.get("CI") == "true":
+        pytest.fail(mpi.missing, pytrace=False)
+    if mpi.missing:
+        pytest.skip(mpi.missing)
+    return mpi

