@@ -147,8 +147,7 @@ class Job:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._terminate()
-        self._kill_leftovers()
+        self._end()
 
     @property
     def stdout(self) -> str:
@@ -177,9 +176,8 @@ class Job:
             if timed_out:
                 self._show_stacks()
         finally:
-            self._terminate()
             seconds = time.monotonic() - self._start
-            leftovers = self._kill_leftovers()
+            leftovers = self._end()
         with self._out, self._err:
             output = self.stdout, self.stderr
         return Result(self.command, self.process.wait(), *output, seconds, timed_out, leftovers)
@@ -201,21 +199,25 @@ class Job:
         if shown:
             self._ends_within(_END_S)
 
-    def _terminate(self) -> None:
-        if self.process.poll() is None:
-            self.process.terminate()
-            self._ends_within(_END_S)
+    def _end(self) -> list[str]:
+        """TERM a launcher that still runs, kill what is left, and name that."""
+        try:
+            if self.process.poll() is None:
+                self.process.terminate()
+                self._ends_within(_END_S)
+        except KeyboardInterrupt:
+            self._kill_leftovers()
+            raise
+        return self._kill_leftovers()
 
     def _kill_leftovers(self) -> list[str]:
         """Kill what outlives the launcher by the grace, or hangs with it, and name it."""
         deadline = time.monotonic() + (_GRACE_S if self.process.poll() is not None else 0)
         while (pids := self.pids()) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
-        names = [f"{pid} {_proc(pid, 'cmdline').replace(bytes(1), b' ').decode()}" for pid in pids]
+        names = [f"{pid} {_proc(pid, 'cmdline').replace(bytes(1), b' ').decode(errors='replace')}" for pid in pids]
         deadline = time.monotonic() + _GRACE_S
-        while (
-            pids := self.pids()
-        ) and time.monotonic() < deadline:  # what is killed may have forked meanwhile
+        while (pids := self.pids()) and time.monotonic() < deadline:  # what is killed may have forked meanwhile
             for pid in pids:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

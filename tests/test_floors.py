@@ -48,9 +48,7 @@ def module_name(file: Path) -> str:
 
 FILES = {module_name(file): file for file in sorted((ROOT / PACKAGE).rglob("*.py"))}
 TREES = {name: ast.parse(file.read_text()) for name, file in FILES.items()}
-SOURCES = [
-    file for folder in (PACKAGE, "tests", "bench", "jobs") for file in sorted((ROOT / folder).rglob("*.py"))
-]
+SOURCES = [file for folder in (PACKAGE, "tests", "bench", "jobs") for file in sorted((ROOT / folder).rglob("*.py"))]
 
 
 def imports(tree: ast.AST, package: str) -> Iterator[Import]:
@@ -214,7 +212,5 @@ def test_importing_the_package_starts_nothing() -> None:
     assert not loaded, loaded
     assert threading.active_count() == 1, threading.enumerate()
     """
-    ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=60
-    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")

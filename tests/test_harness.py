@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import textwrap
 from pathlib import Path
@@ -93,6 +94,7 @@ def test_outcomes_that_differ_between_ranks_are_a_problem(mpi: Mpi, tmp_path: Pa
     assert len(reports.problems) == 1, reports.problems
     assert "test_one_skips': ['passed', 'skipped']" in reports.problems[0]
     assert reports.passed_files == {"test_it.py"}
+    assert len(re.findall(r"\d passed", reports.job.stdout)) == 1, "one rank reports to the terminal"
 
 
 def test_job_without_a_passed_test_is_a_problem(mpi: Mpi, tmp_path: Path) -> None:
@@ -138,9 +140,7 @@ def test_job_left_by_an_exception_leaves_nothing(mpi: Mpi) -> None:
 
 
 def test_job_gives_status_output_and_environment(mpi: Mpi, tmp_path: Path) -> None:
-    program = (
-        "import os, sys; print(os.getcwd(), os.environ['OMP_NUM_THREADS'], os.environ['WORD']); sys.exit(3)"
-    )
+    program = "import os, sys; print(os.getcwd(), os.environ['OMP_NUM_THREADS'], os.environ['WORD']); sys.exit(3)"
     result = run_job(mpi, 1, [mpi.python, "-c", program], env={"WORD": "said"}, timeout_s=30, cwd=tmp_path)
     assert result.returncode == 3
     assert f"{tmp_path} 1 said" in result.stdout

@@ -126,6 +126,7 @@ MANY = [[FAR[1], TWICE[1][0], FAST[1]], [FAR[2], on("eth0", "10.8.0.2/24")]]
 ROUTED = {
     "one route": ([[FAR[1]], [FAR[2]]], None, ["10.0.1.7", "10.0.2.7"], "10.0.1.7 10.0.2.7"),
     "first route": (MANY, None, ["10.9.0.1 10.0.1.7", "10.0.2.7"], "10.9.0.1 10.0.2.7"),
+    "IPv4 first": ([BOTH[0], [FAR_SIX[2], FAR[2]]], None, [TWO[0], "fd00:2::7 10.0.2.7"], "10.0.1.7 10.0.2.7"),
     "one family for all": (BOTH, None, TWO, "fd00:1::7 fd00:2::7"),
     "never loopback": ([[*LO, FAR[1]], [FAR[2]]], None, ["127.0.0.1", "10.0.2.7"], None),
     "never a bridge": ([[FAR[1], DOCKER], [DOCKER, FAR[2]]], None, ["172.17.0.1", "10.0.2.7"], None),

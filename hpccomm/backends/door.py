@@ -25,7 +25,8 @@ class FrontDoor:
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self._limit = min(backend.max_count, _limit_asked())
-        self._plans: dict[tuple[Op, torch.dtype], Plan] = {}
+        self._takes_cpu = "cpu" in backend.support.devices
+        self._last_plans: dict[torch.dtype, tuple[Op, Plan]] = {}
 
     def all_reduce(self, tensor: torch.Tensor, op: Op, factor: Factor = None) -> Operation:
         """Reduce a tensor of any shape and layout over all ranks, in place.
@@ -160,16 +161,17 @@ class FrontDoor:
             yield from move(flat[start:end], *arguments)
 
     def _plan(self, op: Op, tensor: torch.Tensor) -> Plan:
-        key = op, tensor.dtype
-        found = self._plans.get(key)
-        if found is None:
-            found = plan(self.backend.support, op, tensor.dtype, name=self.backend.expression)
-            self._plans[key] = found
         self._check_device(tensor)
+        last = self._last_plans.get(tensor.dtype)
+        if last is not None and last[0] is op:
+            return last[1]
+        found = plan(self.backend.support, op, tensor.dtype, name=self.backend.expression)
+        self._last_plans[tensor.dtype] = op, found
         return found
 
     def _check_device(self, tensor: torch.Tensor) -> None:
-        if tensor.device.type not in self.backend.support.devices or tensor.layout is not torch.strided:
+        known = (tensor.is_cpu and self._takes_cpu) or tensor.device.type in self.backend.support.devices
+        if not known or tensor.layout is not torch.strided:
             raise UnsupportedError(
                 f"communicate a {tensor.layout} tensor on {tensor.device} over {self.backend.expression}",
                 found=f"it takes dense tensors on {', '.join(sorted(self.backend.support.devices))}",

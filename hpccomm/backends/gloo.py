@@ -6,7 +6,9 @@ Gloo works in threads of its own; operations here are started and polled. It is 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 from datetime import timedelta
 from typing import Any
 
@@ -103,11 +105,11 @@ class GlooBackend(Backend):
 
     def send(self, buffer: torch.Tensor, dest: int, tag: int) -> Operation:
         """Call Gloo's send."""
-        yield from _complete(self._group.send([_as_bytes(buffer)], dest, tag))
+        yield from _complete_in_thread(self._group.send([_as_bytes(buffer)], dest, tag))
 
     def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
         """Call Gloo's recv."""
-        yield from _complete(self._group.recv([_as_bytes(buffer)], source, tag))
+        yield from _complete_in_thread(self._group.recv([_as_bytes(buffer)], source, tag))
 
 
 def _process_group(context: Context, threads: int) -> Any:
@@ -130,6 +132,22 @@ def _complete(work: Any) -> Operation:
     while not work.is_completed():
         yield "Gloo"
     work.wait()
+
+
+def _complete_in_thread(work: Any) -> Operation:
+    """Wait for a send or receive, which Gloo completes in a blocking `wait` alone."""
+    done: Future[None] = Future()
+
+    def wait() -> None:
+        try:
+            done.set_result(work.wait())
+        except Exception as error:
+            done.set_exception(error)
+
+    threading.Thread(target=wait, name="hpccomm-gloo-wait", daemon=True).start()
+    while not done.done():
+        yield "Gloo"
+    done.result()
 
 
 def _as_bytes(tensor: torch.Tensor) -> torch.Tensor:

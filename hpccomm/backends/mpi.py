@@ -77,13 +77,15 @@ class MpiBackend(Backend):
         self._at = MPI.buffer.fromaddress
         self._byte = MPI.BYTE
         self._ops: dict[Op, MPI.Op] = {op: getattr(MPI, name) for op, name in _OP_NAMES.items()}
-        self._types: dict[torch.dtype, MPI.Datatype] = {
-            dtype: getattr(MPI, name) for dtype, name in _TYPE_NAMES.items()
+        self._types: dict[torch.dtype, tuple[MPI.Datatype, int]] = {
+            dtype: (getattr(MPI, name), dtype.itemsize) for dtype, name in _TYPE_NAMES.items()
         }
 
     def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
         """Call MPI_Allreduce in place."""
-        yield from self._arrival()
+        request = self._comm.Ibarrier()
+        if not request.Test():
+            yield from self._complete(request, "all ranks to arrive")
         self._comm.Allreduce(self._in_place, self._typed(buffer), self._ops[op])
 
     def broadcast(self, buffer: torch.Tensor, root: int) -> Operation:
@@ -97,7 +99,7 @@ class MpiBackend(Backend):
         yield from self._arrival()
         send, receive = self._typed(source), self._typed(output)
         if counts is None:
-            send = [self._memory(source), self._types[source.dtype]]  # a count here would mean one block's
+            send = [self._memory(source), self._types[source.dtype][0]]  # a count here would mean one block's
             self._comm.Reduce_scatter_block(send, receive, self._ops[op])
         else:
             self._comm.Reduce_scatter(send, receive, counts, self._ops[op])
@@ -152,7 +154,8 @@ class MpiBackend(Backend):
         return self._at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
     def _typed(self, tensor: torch.Tensor) -> list[Any]:
-        return [self._memory(tensor), tensor.numel(), self._types[tensor.dtype]]
+        (kind, width), count = self._types[tensor.dtype], tensor.numel()
+        return [self._at(tensor.data_ptr(), count * width), count, kind]
 
     def _bytes(self, tensor: torch.Tensor) -> list[Any]:
         return [self._memory(tensor), tensor.numel() * tensor.element_size(), self._byte]

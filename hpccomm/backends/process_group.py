@@ -20,6 +20,22 @@ from hpccomm.errors import UnsupportedError
 
 NAME = "hpccomm"
 
+# Each operator as the one object that tables are keyed by: torch makes a new, slowly compared one at every access.
+_OPS: dict[int, Op] = {
+    int(op): op  # type: ignore[call-overload]
+    for op in (
+        ReduceOp.SUM,
+        ReduceOp.AVG,
+        ReduceOp.PRODUCT,
+        ReduceOp.MIN,
+        ReduceOp.MAX,
+        ReduceOp.BAND,
+        ReduceOp.BOR,
+        ReduceOp.BXOR,
+        ReduceOp.PREMUL_SUM,
+    )
+}
+
 # Python objects that C++ only holds weakly.
 _alive: list[Any] = []
 
@@ -206,6 +222,6 @@ def _listed(tensors: Any) -> Sequence[torch.Tensor]:
 def _operator(options: Any) -> tuple[Op, Factor]:
     if options is None:
         return ReduceOp.SUM, None
-    asked = options.reduceOp if hasattr(options, "reduceOp") else options
-    op: Op = getattr(asked, "op", asked)
-    return op, asked.__getstate__()[1] if op == ReduceOp.PREMUL_SUM else None
+    asked = getattr(options, "reduceOp", options)
+    op = _OPS[int(getattr(asked, "op", asked))]
+    return op, asked.__getstate__()[1] if op is ReduceOp.PREMUL_SUM else None

@@ -14,6 +14,9 @@ from hpccomm.backends.support import INTEGERS, Plan
 Factor = float | torch.Tensor | None
 
 
+_SIGN_BIT = -(2**63)
+
+
 def load(tensor: torch.Tensor, plan: Plan, factor: Factor) -> torch.Tensor:
     """Give a tensor as the flat dense buffer that a plan reduces.
 
@@ -27,6 +30,8 @@ def load(tensor: torch.Tensor, plan: Plan, factor: Factor) -> torch.Tensor:
         is dense and of this dtype already, else new memory.
     """
     flat = _seen(dense(tensor), plan).reshape(-1).to(plan.carry)
+    if plan.flips:
+        return flat ^ _SIGN_BIT
     return flat if factor is None else flat * factor
 
 
@@ -42,13 +47,13 @@ def scale(buffer: torch.Tensor, plan: Plan, size: int) -> None:
 
 def deliver(buffer: torch.Tensor, tensor: torch.Tensor, plan: Plan) -> None:
     """Store a reduced buffer in the user's tensor, rounded once to its dtype."""
-    if buffer.data_ptr() == tensor.data_ptr() and is_dense(tensor):
+    if buffer.data_ptr() == tensor.data_ptr() and is_dense(tensor) and not plan.flips:
         return
-    narrow = buffer.to(plan.seen_as)
+    narrow = (buffer ^ _SIGN_BIT if plan.flips else buffer).to(plan.seen_as)
     if tensor.is_complex():
         narrow = torch.view_as_complex(narrow.view(-1, 2))
-    elif tensor.dtype == torch.bool:
-        narrow = narrow.view(torch.bool)
+    elif tensor.dtype != plan.seen_as:
+        narrow = narrow.view(tensor.dtype)
     tensor.detach().copy_(narrow.view(tensor.shape))
 
 

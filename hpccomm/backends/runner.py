@@ -51,7 +51,7 @@ class Runner:
         if self._why_dead is not None:
             raise self._dead(what, tensors)
         try:
-            drive(operation, self._timeout(options), crowded=self._crowded)
+            drive(operation, lambda: self._timeout(options), crowded=self._crowded)
         except Exception as error:
             raise self._failed(what, tensors, error) from error
         if options is not None and getattr(options, "asyncOp", True) is False:
@@ -69,9 +69,8 @@ class Runner:
             raise self._dead(what, tensors)
 
         def finish(operation: Operation, timeout: timedelta | None) -> None:
-            seconds = _seconds(timeout) or self.timeout_s
             try:
-                drive(operation, seconds, crowded=self._crowded)
+                drive(operation, lambda: _seconds(timeout) or self.timeout_s, crowded=self._crowded)
             except Exception as error:
                 raise self._failed(what, tensors, error) from error
 

@@ -36,7 +36,7 @@ SIGNED = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
 UNSIGNED = frozenset({torch.uint8, torch.uint16, torch.uint32, torch.uint64})
 INTEGERS = SIGNED | UNSIGNED
 
-# Dtypes that hold every value of the key, in the order in which they are tried.
+# Dtypes that hold every value of the key, in the order in which they are tried; int64 holds the bits of uint64.
 WIDER: Mapping[torch.dtype, tuple[torch.dtype, ...]] = {
     **dict.fromkeys((*_HALVES, *_FLOAT8), (torch.float32, torch.float64)),
     torch.float32: (torch.float64,),
@@ -46,6 +46,7 @@ WIDER: Mapping[torch.dtype, tuple[torch.dtype, ...]] = {
     torch.uint16: (torch.int32, torch.int64),
     torch.int32: (torch.int64,),
     torch.uint32: (torch.int64,),
+    torch.uint64: (torch.int64,),
 }
 
 # Dtypes reduced as another dtype of the same bytes.
@@ -111,6 +112,7 @@ class Plan:
         carry: The dtype that the backend reduces; wider than `seen_as` or the same.
         op: The operator that the backend is asked for.
         direct: True when the user's own bytes can be reduced in place, with nothing before or after.
+        flips: True when the sign bit is flipped on the way, so that int64 orders the values of uint64.
         width: Elements of `seen_as` that make one of `dtype`.
     """
 
@@ -123,6 +125,10 @@ class Plan:
     @cached_property
     def direct(self) -> bool:  # noqa: D102
         return self.dtype == self.carry and self.asked not in _SUMMED
+
+    @cached_property
+    def flips(self) -> bool:  # noqa: D102
+        return self.dtype == torch.uint64 != self.carry and self.op in (ReduceOp.MIN, ReduceOp.MAX)
 
     @cached_property
     def width(self) -> int:  # noqa: D102
@@ -148,7 +154,8 @@ def plan(support: Support, op: Op, dtype: torch.dtype, *, name: str) -> Plan:
     primitive = ReduceOp.SUM if asked in _SUMMED else asked
     for carry in _carriers(seen_as, asked):
         if primitive in support.reductions.get(carry, frozenset()):
-            return Plan(dtype, asked, seen_as, carry, primitive)
+            same_width = (carry, dtype) == (torch.int64, torch.uint64)
+            return Plan(dtype, asked, carry if same_width else seen_as, carry, primitive)
     raise _refusal(support, op, dtype, name)
 
 

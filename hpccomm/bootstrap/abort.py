@@ -18,8 +18,11 @@ from typing import Any, NoReturn
 
 from hpccomm.errors import HpccommError
 
-# Seconds for which the other ranks wait while one prints an error that all of them have.
-_QUIET_S = 2.0
+# Seconds for which the other ranks wait while rank 0 prints an error that all of them have; each a little longer than
+# the one before, so that the first that is still there prints it and takes the rest along.
+_QUIET_S = 3.0
+_NEXT_QUIET_S = 0.1
+_LONGEST_QUIET_S = 10.0
 # Seconds between writing an error and aborting, so that the launcher forwards it.
 _FORWARD_S = 0.3
 
@@ -31,74 +34,95 @@ class JobGuard:
         rank: This rank, as well as it is known.
         size: The number of ranks, or 0 while unknown.
         abort: Ends all ranks with an exit status, or None while MPI is not up.
+        rank_0_reports: Whether an error of all ranks is left to rank 0 for good. Otherwise a rank that still lives
+            after a while reports it too: under mpirun the first rank that exits takes rank 0 along.
+        failed: Whether this rank is ending with an error, so that nothing may wait for other ranks any more.
     """
 
     def __init__(self) -> None:
         self.rank = 0
         self.size = 0
         self.abort: Callable[[int], Any] | None = None
-        self._before: Any = None
-        self._exit_before: Any = None
+        self.rank_0_reports = False
+        self.failed = False
+        self._pid: int | None = None
+        self._before: Callable[[type[BaseException], BaseException, TracebackType | None], Any] = sys.excepthook
 
     def install(self, rank: int) -> None:
         """Take over uncaught exceptions and non-zero exits of this process."""
         self.rank = rank
-        if self._before is None:
-            self._before, self._exit_before = sys.excepthook, sys.exit
+        if self._pid is None:
+            self._pid, self._before = os.getpid(), sys.excepthook
             sys.excepthook = self._on_exception
-            sys.exit = self._on_exit
+            sys.exit = self.exit
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this process is the rank, not a child that was forked from it."""
+        return os.getpid() == self._pid
 
     def _on_exception(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if isinstance(error, HpccommError) and error.everywhere and self.rank != 0:
-            time.sleep(_QUIET_S)
-        else:
+        if not self.is_here:
+            self._before(kind, error, trace)
+            return
+        if not self._left_to_rank_0(error):
             self.report(kind, error, trace)
         self.end(130 if issubclass(kind, KeyboardInterrupt) else 1)
 
+    def _left_to_rank_0(self, error: BaseException) -> bool:
+        if not (isinstance(error, HpccommError) and error.everywhere and self.rank != 0):
+            return False
+        time.sleep(min(_QUIET_S + self.rank * _NEXT_QUIET_S, _LONGEST_QUIET_S))
+        return self.rank_0_reports
+
     def report(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         """Write a traceback to stderr, every line tagged with rank and host."""
+        self._write("".join(traceback.format_exception(kind, error, trace)))
+
+    def _write(self, text: str) -> None:
         of = f"/{self.size}" if self.size else ""
         tag = f"[rank {self.rank}{of} on {socket.gethostname()}] "
-        lines = "".join(traceback.format_exception(kind, error, trace)).splitlines()
         sys.stdout.flush()
         stream = sys.__stderr__ or sys.stderr  # torch's own hook holds sys.stderr back until this one returns
-        stream.write("".join(f"{tag}{line}\n" for line in lines))
+        stream.write("".join(f"{tag}{line}\n" for line in text.splitlines()))
         stream.flush()
 
     def end(self, status: int) -> None:
-        """End all ranks with an exit status, where MPI is up; else return."""
+        """End all ranks with an exit status, where MPI joins them; else return."""
+        self.failed = True
         if self.abort is not None and self.size > 1:
             sys.stdout.flush()
             time.sleep(_FORWARD_S)
             self.abort(status)
 
-    def _on_exit(self, status: Any = None) -> NoReturn:
-        failed = not (status is None or status == 0)
-        raise _GuardedExit(self, status) if failed else SystemExit(status)
+    def exit(self, status: Any = None) -> NoReturn:
+        """Do what `sys.exit` does; a failure that nothing catches ends the job."""
+        if self.is_here and not (status is None or status == 0):
+            raise _GuardedExit(self, status)
+        raise SystemExit(status)
 
-    def exit_status(self, error: SystemExit) -> int:
-        """Give the exit status of a SystemExit, writing its text as Python would."""
-        if error.code is None or isinstance(error.code, int):
-            return error.code or 0
-        print(error.code, file=sys.stderr, flush=True)
-        return 1
+    def end_as(self, status: Any) -> None:
+        """End all ranks as an exit with this status ends a process: with its number, or with its text and 1."""
+        if self.abort is not None and self.size > 1:
+            self._write(f"exit status {status}, which ends the job" if isinstance(status, int) else str(status))
+        self.end(status & 0xFF or 1 if isinstance(status, int) else 1)
 
 
 class _GuardedExit(SystemExit):
     """A non-zero exit that ends the job if nothing catches it.
 
-    Python shows an uncaught SystemExit to no hook. But it destroys the exception with no Python frame left, while
-    one that was caught dies inside some frame.
+    Python shows an uncaught SystemExit to no hook. But it destroys the exception with no Python frame left, before the
+    interpreter starts to go down; one that was caught dies inside some frame, or later.
     """
 
     def __init__(self, guard: JobGuard, status: Any) -> None:
         super().__init__(status)
-        self._guard, self._pid = guard, os.getpid()
+        self._guard = guard
 
     def __del__(self) -> None:
-        here = os.getpid() == self._pid and threading.current_thread() is threading.main_thread()
-        if here and sys._getframe().f_back is None:
-            self._guard.end(self.code if isinstance(self.code, int) else 1)
+        uncaught = sys._getframe().f_back is None and not sys.is_finalizing()
+        if uncaught and self._guard.is_here and threading.current_thread() is threading.main_thread():
+            self._guard.end_as(self.code)
 
 
 guard = JobGuard()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
+from contextlib import suppress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -22,11 +23,11 @@ from hpccomm.backends.c10d import HashStore, PrefixStore, Store
 from hpccomm.backends.context import Context
 from hpccomm.bootstrap import mpi
 from hpccomm.bootstrap.abort import guard
-from hpccomm.bootstrap.settings import check_equal, settings
+from hpccomm.bootstrap.settings import RANK_PID, check_equal, port_asked, settings
 from hpccomm.bootstrap.store import serve
-from hpccomm.errors import WorldError
+from hpccomm.errors import LaunchError, WorldError
 from hpccomm.exchange import Exchange, MpiExchange, StoreExchange
-from hpccomm.launch import Launch, detect
+from hpccomm.launch import ALONE, LAUNCHERS, Launch, detect
 from hpccomm.topology import NodeIdentity, Topology, identify, resolve
 
 _POLL_S = 0.001
@@ -44,9 +45,11 @@ class Boot:
         address: This host's address that all other hosts reach.
         store: The job's store, under keys of its own.
         endpoint: Address and port of the store's server.
+        serves_store: Whether hpccomm's own rank 0 serves the store.
         crowded: Whether more ranks than usable cores share this host.
         cores: Usable cores of this host, over all its ranks.
         timeout_s: Deadline of an operation where nothing else is said.
+        mpi_library: The MPI library that joins the ranks, or ``none``.
     """
 
     launch: Launch
@@ -56,20 +59,17 @@ class Boot:
     address: str
     store: Store
     endpoint: tuple[str, int]
+    serves_store: bool
     crowded: bool
     cores: int
     timeout_s: float
+    mpi_library: str
     pid: int = field(default_factory=os.getpid)
 
     @property
     def timeout(self) -> timedelta:
         """The deadline of an operation."""
         return timedelta(seconds=self.timeout_s)
-
-    @property
-    def mpi_library(self) -> str:
-        """The MPI library in use, or ``none``."""
-        return mpi.library() if self.communicator is not None else "none"
 
     def context(self, store: Store, ranks: Sequence[int], name: str) -> Context:
         """Make the context of one group; collective over its ranks.
@@ -86,14 +86,21 @@ class Boot:
     def barrier(self, timeout_s: float) -> bool:
         """Wait for all ranks, and tell whether they came within a time in seconds."""
         if self.communicator is None:
-            self.exchange.all_gather(None)
-            return True
+            return self._barrier_over_store()
         request, end = self.communicator.Ibarrier(), time.monotonic() + timeout_s
         while not request.Test():
             if time.monotonic() > end:
                 return False
             time.sleep(_POLL_S)
         return True
+
+    def _barrier_over_store(self) -> bool:
+        """Wait as `barrier`, for the store's own time; rank 0, whose end may end the store, leaves last."""
+        with suppress(LaunchError):
+            self.exchange.all_gather(None)
+            farewell = StoreExchange(PrefixStore("farewell", self.store), 
+            return True
+        return False
 
     def close(self) -> None:
         """Free the communicator; all groups are gone by then."""
@@ -145,6 +152,7 @@ def boot(environ: Mapping[str, str], *, timeout_s: float, port: int = 0, store: 
     check_equal([one.settings for one in everyone])
     topology = resolve(exchange.rank, [one.identity for one in everyone])
     address = network.choose(exchange, topology.hosts, environ.get("HPCCOMM_INTERFACE")).address
+    serves = store is None
     if store is None:
         store, endpoint = serve(exchange, address, port=port, timeout_s=timeout_s)
     host = topology.hosts[exchange.rank]
@@ -158,6 +166,7 @@ def boot(environ: Mapping[str, str], *, timeout_s: float, port: int = 0, store: 
         address=address,
         store=PrefixStore(f"hpccomm/{_generation}", store),
         endpoint=endpoint,
+        serves_store=serves,
         crowded=len(here) > cores,
         cores=cores,
         timeout_s=timeout_s,

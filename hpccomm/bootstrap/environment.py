@@ -1,23 +1,29 @@
-"""Torchrun's variables, set for third-party code and given back afterwards."""
+"""Torchrun's variables, set for third-party code and given back afterwards; and the store's port asked for."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from hpccomm.bootstrap.boot import Boot
+from hpccomm.errors import OptionError
 
 Saved = dict[str, str | None]
 
 
-def export(boot: Boot) -> Saved:
+def export(boot: Boot, *, agent: bool = False) -> Saved:
     """Set RANK, WORLD_SIZE and the rest of torchrun's variables.
+
+    Args:
+        boot: The connected ranks.
+        agent: Tell torch that the store is served already, so that `init_process_group` joins it.
 
     Returns:
         What stood there before, for `restore`.
     """
     topology = boot.topology
     address, port = boot.endpoint
-    values = {
+    values: dict[str, object] = {
         "RANK": topology.rank,
         "WORLD_SIZE": topology.world_size,
         "LOCAL_RANK": topology.local_rank,
@@ -26,6 +32,8 @@ def export(boot: Boot) -> Saved:
         "MASTER_ADDR": address,
         "MASTER_PORT": port,
     }
+    if agent and boot.serves_store:
+        values |= {"TORCHELASTIC_USE_AGENT_STORE": True, "TORCHELASTIC_RESTART_COUNT": 0}
     saved = {name: os.environ.get(name) for name in values}
     os.environ.update({name: str(value) for name, value in values.items()})
     return saved
@@ -38,3 +46,20 @@ def restore(saved: Saved) -> None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
+
+
+def port_asked(environ: Mapping[str, str]) -> int:
+    """Read HPCCOMM_STORE_PORT; 0 where it is unset.
+
+    Raises:
+        OptionError: It is no port number.
+    """
+    text = environ.get("HPCCOMM_STORE_PORT") or "0"
+    if not text.isdecimal() or int(text) > 65535:
+        raise OptionError(
+            f"read HPCCOMM_STORE_PORT={text!r}",
+            found="no port number",
+            remedy="give a number up to 65535, or leave it unset",
+            everywhere=True,
+        )
+    return int(text)

@@ -46,7 +46,7 @@ def init(backend: str | Expression | None = None, *, timeout_s: float = 120.0, p
             remedy="close the world that stands, or call torch.distributed.destroy_process_group()",
             everywhere=True,
         )
-    booted = boot(os.environ, timeout_s=timeout_s, port=port or _port_asked())
+    booted = boot(os.environ, timeout_s=timeout_s, port=port or environment.port_asked(os.environ))
     expression = _agreed(booted, backend)
     return World(booted, expression)
 
@@ -190,15 +190,3 @@ def _legs(expression: Expression) -> tuple[Expression, Expression]:
 
 def _backend_of(group: dist.ProcessGroup) -> str:
     return str(group._runner.expression)  # type: ignore[attr-defined]
-
-
-def _port_asked() -> int:
-    text = os.environ.get("HPCCOMM_STORE_PORT", "0")
-    if not text.isdigit() or int(text) > 65535:
-        raise OptionError(
-            f"read HPCCOMM_STORE_PORT={text!r}",
-            found="no port number",
-            remedy="give a number up to 65535, or leave it unset",
-            everywhere=True,
-        )
-    return int(text)

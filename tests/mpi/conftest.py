@@ -68,9 +68,14 @@ def pytest_configure(config: pytest.Config) -> None:
     if FOLDER:
         config.option.xmlpath = f"{FOLDER}/rank{rank.comm.rank}.xml"
         config.option.basetemp = f"{FOLDER}/tmp{rank.comm.rank}"
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if rank.comm.rank and reporter:
-        config.pluginmanager.unregister(reporter)
+    if rank.comm.rank:  # pytest's terminal reporter takes what it finds; removed, it is missed by assertion texts
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - open to the end
+
+
+def pytest_sessionstart() -> None:
+    """Give the tests their standard output back."""
+    if rank and rank.comm.rank and sys.__stdout__:
+        sys.stdout = sys.__stdout__
 
 
 @pytest.hookimpl(wrapper=True)

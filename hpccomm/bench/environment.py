@@ -1,0 +1,124 @@
+"""What the figures depend on besides the backend: hosts, ranks, placement, launcher, versions."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import torch
+
+from hpccomm import __version__
+from hpccomm.bootstrap import mpi
+from hpccomm.exchange import Exchange, MpiExchange
+from hpccomm.launch import Launch
+from hpccomm.topology import Topology
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host, how many ranks are on it, and how many cores these may use together."""
+
+    name: str
+    ranks: int
+    cores: int
+
+    @property
+    def is_oversubscribed(self) -> bool:
+        """Whether there are more ranks than cores."""
+        return self.ranks > self.cores
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Everything that a reader needs to judge or repeat a measurement.
+
+    Attributes:
+        command_line: The program with its options; what the launcher was told is not known.
+        ranks: Number of ranks.
+        nodes: Number of nodes, pretended ones counted.
+        topology: Which ranks are on which node.
+        hosts: The hosts.
+        placement: Cores of a rank.
+        launcher: What started the ranks.
+        mpi: MPI library, version and thread level, or ``none``.
+        torch: Version of torch.
+        threads: Threads that torch uses on this rank.
+        python: Version of Python.
+        hpccomm: Version of hpccomm.
+        date: When measuring began, with time zone.
+    """
+
+    command_line: str
+    ranks: int
+    nodes: int
+    topology: str
+    hosts: tuple[Host, ...]
+    placement: str
+    launcher: str
+    mpi: str
+    torch: str
+    threads: int
+    python: str
+    hpccomm: str
+    date: str
+
+    @property
+    def oversubscribed(self) -> str | None:
+        """The banner's text where ranks share cores: which, and on which hosts."""
+        crowded = [host for host in self.hosts if host.is_oversubscribed]
+        if not crowded:
+            return None
+        listed = [f"{host.ranks} ranks on {_count(host.cores, 'core')} of {host.name}" for host in crowded[:3]]
+        more = [f"{len(crowded) - 3} hosts more"] if len(crowded) > 3 else []
+        return f"OVERSUBSCRIBED: {', '.join(listed + more)}; times include waiting for a core"
+
+
+def describe(exchange: Exchange, topology: Topology, launch: Launch, *, command_line: str) -> Environment:
+    """Gather what there is to say; collective."""
+    affinities = exchange.all_gather(frozenset(os.sched_getaffinity(0)))
+    return Environment(
+        command_line=command_line,
+        ranks=topology.world_size,
+        nodes=topology.num_nodes,
+        topology=topology.describe(),
+        hosts=hosts(topology, affinities),
+        placement=placement(topology, affinities),
+        launcher=launch.launcher.name,
+        mpi=mpi.library() if isinstance(exchange, MpiExchange) else "none",
+        torch=torch.__version__,
+        threads=torch.get_num_threads(),
+        python=platform.python_version(),
+        hpccomm=__version__,
+        date=datetime.now().astimezone().isoformat(timespec="seconds"),
+    )
+
+
+def hosts(topology: Topology, affinities: Sequence[frozenset[int]]) -> tuple[Host, ...]:
+    """Count ranks and cores on every host; `affinities` are the cores that each rank may use."""
+    found = []
+    for number, name in enumerate(topology.hostnames):
+        here = _on_host(topology, affinities, number)
+        found.append(Host(name, len(here), len(frozenset[int]().union(*here))))
+    return tuple(found)
+
+
+def placement(topology: Topology, affinities: Sequence[frozenset[int]]) -> str:
+    """Say how many cores a rank may use and whether it has them for itself."""
+    counts = sorted({len(cores) for cores in affinities})
+    text = _count(counts[0], "core") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} cores"
+    shares = [
+        sum(map(len, _on_host(topology, affinities, number))) > host.cores
+        for number, host in enumerate(hosts(topology, affinities))
+    ]
+    return f"{text} a rank, {'shared with other ranks' if any(shares) else 'not shared'}"
+
+
+def _on_host(topology: Topology, affinities: Sequence[frozenset[int]], number: int) -> list[frozenset[int]]:
+    return [cores for cores, host in zip(affinities, topology.hosts, strict=True) if host == number]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,64 @@
+"""What was measured, as data: a `Row` a size, a `Cell` a backend. Table and JSON are made from these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from hpccomm.bench.metrics import Times
+
+
+class State(Enum):
+    """How a backend did at one size; the value stands in the table where a time would."""
+
+    MEASURED = ""
+    WRONG = "wrong"
+    FAILED = "failed"
+    DROPPED = "-"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One backend at one size.
+
+    Attributes:
+        backend: Its expression.
+        state: How it did.
+        times: For MEASURED alone.
+        wrong: Wrong elements over all ranks; None where results were not checked or there are none.
+        error: What went wrong, for all states but MEASURED.
+    """
+
+    backend: str
+    state: State
+    times: Times | None = None
+    wrong: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One size over all backends.
+
+    Attributes:
+        size_bytes: Bytes of the operation.
+        cells: In the order of the columns.
+    """
+
+    size_bytes: int
+    cells: tuple[Cell, ...]
+
+    @property
+    def iterations(self) -> int | None:
+        """Timed repetitions; the same for all backends that were measured, None if none was."""
+        return next((cell.times.iterations for cell in self.cells if cell.times), None)
+
+    def has(self, state: State) -> bool:
+        """Tell whether a backend did so."""
+        return any(cell.state is state for cell in self.cells)
+
+    @property
+    def best(self) -> str | None:
+        """The backend with the smallest median, of at least two that were measured."""
+        medians = {cell.backend: cell.times.median_us for cell in self.cells if cell.times}
+        return min(medians, key=medians.__getitem__) if len(medians) > 1 else None

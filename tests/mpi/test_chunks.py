@@ -1,0 +1,35 @@
+"""Counts past a library's limit: chunked calls give what one call would."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed import ReduceOp
+from worlds import CASES, COMM, world
+
+from reference import integers, reduced
+
+pytestmark = pytest.mark.mpi
+
+RANKS, RANK = range(COMM.size), COMM.rank
+
+
+@pytest.mark.parametrize("limit", (1, 7))
+def test_small_counts_a_call_change_nothing(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HPCCOMM_MAX_COUNT", str(limit))
+    for placement, backend in CASES:
+        with world(placement, backend):
+            for count in (0, 1, 6, 7, 8, 30):
+                tensor = integers(RANK, count, torch.float32)
+                dist.all_reduce(tensor)
+                assert torch.equal(
+                    tensor, reduced(ReduceOp.SUM, [integers(r, count, torch.float32) for r in RANKS]).float()
+                )
+                dist.broadcast(tensor, 0)
+                whole = torch.zeros(count * COMM.size)
+                dist.all_gather_into_tensor(whole, integers(RANK, count, torch.float32))
+                assert torch.equal(whole, torch.cat([integers(r, count, torch.float32) for r in RANKS]))
+                block = torch.zeros(count)
+                dist.reduce_scatter_tensor(block, whole.clone())
+                assert torch.equal(block, integers(RANK, count, torch.float32) * COMM.size)

@@ -1,0 +1,274 @@
+"""Every collective on every backend: operators, dtypes, layouts, sizes, node patterns."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed import ReduceOp
+from worlds import CASES, COMM, world
+
+import hpccomm
+from hpccomm.errors import BackendError, OptionError, UnsupportedError
+from reference import DTYPES, FLOATS, OPS, Op, bound, has_meaning, integers, reals, reduced
+
+pytestmark = pytest.mark.mpi
+
+RANKS, RANK = range(COMM.size), COMM.rank
+COUNTS = (0, 1, 2, 3, 4, 5, 8, 13, 1000)
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: f"{case[1]} on {case[0]}".replace(" ", ""))
+def case(request: pytest.FixtureRequest) -> Iterator[hpccomm.World]:
+    with world(*request.param) as made:
+        yield made
+
+
+def everywhere(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """Collect a tensor of every rank, past the backend under test."""
+    return COMM.allgather(tensor)
+
+
+def assert_same_bits(tensor: torch.Tensor) -> None:
+    for other in everywhere(tensor):
+        assert torch.equal(
+            other.contiguous().view(-1).view(torch.uint8), tensor.contiguous().view(-1).view(torch.uint8)
+        )
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_all_reduce_is_exact_for_integers(case: hpccomm.World, op: Op, dtype: torch.dtype) -> None:
+    for count in (1, 7, 13):
+        inputs = [integers(rank, count, dtype) for rank in RANKS]
+        tensor = inputs[RANK].clone()
+        if not has_meaning(op, dtype):
+            with pytest.raises(UnsupportedError):
+                dist.group.WORLD.allreduce([tensor], _options(op))
+            continue
+        dist.group.WORLD.allreduce([tensor], _options(op)).wait()
+        assert torch.equal(tensor, reduced(op, inputs).to(dtype))
+
+
+def _options(op: Op) -> dist.AllreduceOptions:
+    """Ask past torch's own checks."""
+    options = dist.AllreduceOptions()
+    options.reduceOp = op
+    return options
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("count", COUNTS)
+def test_float_sums_are_within_bound_and_equal_everywhere(case: hpccomm.World, count: int, dtype: torch.dtype) -> None:
+    inputs = [reals(rank, count, dtype) for rank in RANKS]
+    tensor = inputs[RANK].clone()
+    dist.all_reduce(tensor)
+    error = (tensor.double() - reduced(ReduceOp.SUM, inputs)).abs()
+    assert (error <= bound(inputs)).all()
+    assert_same_bits(tensor)
+
+
+def test_half_average_does_not_overflow_on_the_way(case: hpccomm.World) -> None:
+    tensor = torch.full((5,), torch.finfo(torch.float16).max, dtype=torch.float16)
+    dist.all_reduce(tensor, ReduceOp.AVG)
+    assert (tensor == torch.finfo(torch.float16).max).all()
+
+
+def test_half_sums_are_rounded_once_above_the_leaves(case: hpccomm.World) -> None:
+    if case.backend == "gloo":
+        pytest.skip("Gloo adds 16-bit floats itself, rounding at every hop")
+    tensor = torch.tensor([256.0 if RANK == 0 else 1.0], dtype=torch.bfloat16)
+    dist.all_reduce(tensor)
+    assert tensor.item() == torch.tensor(256.0 + COMM.size - 1).bfloat16().item()
+
+
+def test_unsigned_64_bits_are_ordered_as_unsigned(case: hpccomm.World) -> None:
+    values = [torch.tensor([2**64 - 1 - rank, rank], dtype=torch.uint64) for rank in RANKS]
+    for op, expected in ((ReduceOp.MAX, [2**64 - 1, COMM.size - 1]), (ReduceOp.MIN, [2**64 - COMM.size, 0])):
+        tensor = values[RANK].clone()
+        dist.all_reduce(tensor, op)
+        assert tensor.tolist() == expected
+
+
+def test_premultiplied_sum(case: hpccomm.World) -> None:
+    for dtype in FLOATS:
+        tensor = integers(RANK, 9, dtype)
+        dist.all_reduce(tensor, dist._make_nccl_premul_sum(0.5))
+        assert torch.equal(tensor, reduced(ReduceOp.SUM, [integers(rank, 9, dtype) * 0.5 for rank in RANKS]).to(dtype))
+
+
+def layouts(values: torch.Tensor) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
+    """Give views that hold six values, each with the storage around it."""
+    for name, base, view in (
+        ("column", torch.full((6, 3), -7.0), lambda b: b[:, 1]),
+        ("transposed", torch.full((2, 3), -7.0), lambda b: b.t()),
+        ("offset", torch.full((9,), -7.0), lambda b: b[2:8]),
+        ("every second", torch.full((12,), -7.0), lambda b: b[::2]),
+        ("2 x 1 x 3", torch.full((2, 1, 3), -7.0), lambda b: b),
+    ):
+        view(base).copy_(values.view(view(base).shape))
+        yield name, base, view(base)
+
+
+def test_layouts_keep_their_neighbours(case: hpccomm.World) -> None:
+    sent = [integers(rank, 6, torch.float32) for rank in RANKS]
+    total = reduced(ReduceOp.SUM, sent).float()
+    for name, base, view in layouts(sent[RANK]):
+        outside = base.numel() - 6
+        dist.all_reduce(view)
+        assert torch.equal(view.reshape(-1), total), name
+        assert (base == -7).sum() == outside, name
+    for name, base, view in layouts(sent[RANK]):
+        dist.broadcast(view, COMM.size - 1)
+        assert torch.equal(view.reshape(-1), sent[-1]), name
+        assert (base == -7).sum() == base.numel() - 6, name
+
+
+def test_transposed_on_one_rank_only(case: hpccomm.World) -> None:
+    values = torch.arange(6.0).view(2, 3) * (RANK + 1)
+    tensor = values.t().contiguous().t() if RANK == 0 else values.clone()
+    dist.all_reduce(tensor)
+    assert torch.equal(tensor, torch.arange(6.0).view(2, 3) * sum(rank + 1 for rank in RANKS))
+
+
+def test_zero_dimensions_gradients_and_lazy_views(case: hpccomm.World) -> None:
+    scalar = torch.tensor(float(RANK))
+    dist.all_reduce(scalar)
+    assert scalar.item() == sum(RANKS)
+    parameter = torch.nn.Parameter(torch.ones(3))
+    with torch.no_grad():
+        dist.all_reduce(parameter)
+    assert torch.equal(parameter.data, torch.full((3,), float(COMM.size)))
+    conjugated = torch.full((2,), 1 + 2j, dtype=torch.complex64).conj()
+    dist.group.WORLD.allreduce([conjugated]).wait()  # torch.distributed.all_reduce itself refuses conjugate views
+    assert torch.equal(conjugated.resolve_conj(), torch.full((2,), COMM.size * (1 - 2j), dtype=torch.complex64))
+    negated = torch.full((2,), 1 + 2j, dtype=torch.complex64).conj().imag
+    assert negated.is_neg()
+    dist.all_reduce(negated)
+    assert torch.equal(negated.resolve_neg(), torch.full((2,), -2.0 * COMM.size))
+
+
+def test_expanded_outputs_are_refused(case: hpccomm.World) -> None:
+    with pytest.raises(UnsupportedError, match="share memory"):
+        dist.all_reduce(torch.ones(1).expand(4))
+    with pytest.raises(UnsupportedError, match="share memory"):
+        dist.broadcast(torch.ones(1, 3).expand(2, 3), 0) if RANK else dist.all_reduce(torch.ones(1).expand(4))
+
+
+@pytest.mark.parametrize("root", RANKS)
+def test_broadcast_from_every_root(case: hpccomm.World, root: int) -> None:
+    for dtype, count in itertools.product(DTYPES, COUNTS):
+        tensor = integers(RANK, count, dtype)
+        dist.broadcast(tensor, root)
+        assert torch.equal(tensor, integers(root, count, dtype))
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_all_gather(case: hpccomm.World, count: int) -> None:
+    for dtype in DTYPES:
+        expected = [integers(rank, count, dtype) for rank in RANKS]
+        blocks = [torch.zeros(count, dtype=dtype) for _ in RANKS]
+        dist.all_gather(blocks, expected[RANK].clone())
+        assert all(map(torch.equal, blocks, expected))
+        whole = torch.zeros(count * COMM.size, dtype=dtype)
+        dist.all_gather_into_tensor(whole, expected[RANK].clone())
+        assert torch.equal(whole, torch.cat(expected))
+
+
+def test_all_gather_in_place_and_uneven(case: hpccomm.World) -> None:
+    whole = torch.full((COMM.size * 3,), -1.0)
+    whole[RANK * 3 : RANK * 3 + 3] = RANK
+    dist.all_gather_into_tensor(whole, whole[RANK * 3 : RANK * 3 + 3])
+    assert torch.equal(whole, torch.arange(float(COMM.size)).repeat_interleave(3))
+    blocks = [torch.zeros(rank * 2) for rank in RANKS]
+    dist.group.WORLD.allgather([blocks], [torch.full((RANK * 2,), float(RANK))]).wait()
+    assert all(torch.equal(block, torch.full((rank * 2,), float(rank))) for rank, block in enumerate(blocks))
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_reduce_scatter(case: hpccomm.World, count: int) -> None:
+    for dtype in (*FLOATS, torch.int32, torch.int16):
+        for op in (ReduceOp.SUM, ReduceOp.MAX, ReduceOp.AVG):
+            inputs = [integers(rank, count * COMM.size, dtype) for rank in RANKS]
+            expected = reduced(op, inputs).to(dtype)[RANK * count : (RANK + 1) * count]
+            kept = inputs[RANK].clone()
+            output = torch.zeros(count, dtype=dtype)
+            dist.reduce_scatter_tensor(output, kept, op)
+            assert torch.equal(output, expected)
+            assert torch.equal(kept, inputs[RANK])
+            output = torch.zeros(count, dtype=dtype)
+            dist.reduce_scatter(output, list(kept.split(count)) if count else [output] * COMM.size, op)
+            assert torch.equal(output, expected)
+
+
+def test_reduce_scatter_into_its_own_input_and_uneven(case: hpccomm.World) -> None:
+    source = torch.arange(COMM.size * 3.0)
+    output = source[RANK * 3 : RANK * 3 + 3]
+    dist.reduce_scatter_tensor(output, source)
+    assert torch.equal(output, COMM.size * torch.arange(RANK * 3.0, RANK * 3 + 3))
+    blocks = [torch.full((rank + 1,), float(RANK)) for rank in RANKS]
+    output = torch.zeros(RANK + 1)
+    dist.group.WORLD.reduce_scatter([output], [blocks]).wait()
+    assert torch.equal(output, torch.full((RANK + 1,), float(sum(RANKS))))
+
+
+def test_send_and_receive_between_all_pairs(case: hpccomm.World) -> None:
+    for source, dest in itertools.permutations(RANKS, 2):
+        for dtype, count in ((torch.float32, 5), (torch.bfloat16, 100_000), (torch.bool, 1)):
+            sent = integers(source, count, dtype)
+            if source == RANK:
+                dist.send(sent, dest, tag=source)
+            elif dest == RANK:
+                received = torch.zeros(count, dtype=dtype)
+                dist.recv(received, source, tag=source)
+                assert torch.equal(received, sent)
+
+
+def test_exchange_with_both_neighbours_at_once(case: hpccomm.World) -> None:
+    right, left = (RANK + 1) % COMM.size, (RANK - 1) % COMM.size
+    if right == RANK:
+        pytest.skip("a rank alone has no neighbours")
+    received = torch.zeros(200_000)
+    works = [dist.isend(torch.full((200_000,), float(RANK)), right), dist.irecv(received, left)]
+    for work in works:
+        work.wait()
+    assert (received == left).all()
+
+
+def test_barrier_and_objects(case: hpccomm.World) -> None:
+    dist.barrier()
+    objects: list[object] = [None] * COMM.size
+    dist.all_gather_object(objects, {"rank": RANK, "long": "x" * RANK * 100})
+    assert objects == [{"rank": rank, "long": "x" * rank * 100} for rank in RANKS]
+
+
+def test_wrong_arguments_are_refused_before_anything_is_sent(case: hpccomm.World) -> None:
+    with pytest.raises(OptionError, match="ranks 0 to"):
+        dist.group.WORLD.send([torch.ones(1)], COMM.size, 0)
+    with pytest.raises(UnsupportedError, match="blocks of"):
+        dist.group.WORLD._allgather_base(torch.zeros(COMM.size * 2 + 1), torch.zeros(2))
+    with pytest.raises(UnsupportedError, match="sparse"):
+        dist.group.WORLD.allreduce([torch.ones(2, 2).to_sparse()])
+    dist.barrier()
+
+
+def test_asynchronous_work_has_its_future(case: hpccomm.World) -> None:
+    tensor = torch.ones(3)
+    work = dist.all_reduce(tensor, async_op=True)
+    assert work.get_future().done()
+    assert torch.equal(work.get_future().value()[0], torch.full((3,), float(COMM.size)))
+
+
+def test_a_failed_operation_leaves_the_group_dead(case: hpccomm.World) -> None:
+    if COMM.size == 1:
+        pytest.skip("nobody to wait for")
+    group = dist.new_group(backend="hpccomm", pg_options=hpccomm.Options("faulty(mpi4py, raise, rank=0, call=1)"))
+    dist.distributed_c10d._set_pg_timeout(__import__("datetime").timedelta(seconds=1), group)
+    with pytest.raises((BackendError, TimeoutError)):
+        dist.all_reduce(torch.ones(1), group=group)
+    with pytest.raises(BackendError, match="dead"):
+        dist.all_reduce(torch.ones(1), group=group)
+    dist.barrier()

@@ -1,0 +1,33 @@
+"""Worlds for tests inside ranks: any backend on any pretended placement of nodes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mpi4py import MPI
+
+import hpccomm
+
+COMM = MPI.COMM_WORLD
+
+PLACEMENTS = {1: ["A"], 2: ["AA", "AB"], 3: ["AAB", "ABA", "ABC"], 4: ["AABB", "ABAB", "ABBA", "AAAB", "ABCC"]}
+"""Node of each rank, for every number of ranks that is tested."""
+
+FLAT = ["mpi4py", "gloo"]
+LEVELS = ["hierarchical(mpi4py, gloo)", "hierarchical(gloo, mpi4py)", "hierarchical(mpi4py, mpi4py)"]
+CASES = [("A" * COMM.size, backend) for backend in FLAT] + [
+    (placement, backend) for placement in PLACEMENTS[COMM.size] for backend in LEVELS
+]
+
+
+@contextmanager
+def world(placement: str, backend: str, *, timeout_s: float = 30.0) -> Iterator[hpccomm.World]:
+    """Give a world whose rank i is on the node that the placement's i-th letter names."""
+    os.environ["HPCCOMM_NODE_ID"] = placement[COMM.rank]
+    try:
+        with hpccomm.init(backend, timeout_s=timeout_s) as made:
+            yield made
+    finally:
+        del os.environ["HPCCOMM_NODE_ID"]
