@@ -28,17 +28,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         HpccommError: The ranks cannot be connected; the same on all ranks.
     """
     options = _parse(argv)
-    booted = boot(os.environ, timeout_s=options.timeout, port=environment.port_asked(os.environ))
+    booted = boot(os.environ, timeout_s=options.timeout)
     plugin.current.boot = booted
     plugin.register()
     saved = environment.export(booted, agent=True)
     try:
         _run(options)
     except SystemExit as error:
-        status = guard.exit_status(error)
-        if status:
-            guard.end(status)
-            sys.exit(status)
+        if error.code:
+            guard.exit(error.code)
     _finish(booted, saved)
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -108,13 +109,15 @@ def test_job_at_its_deadline_shows_stacks_and_leaves_nothing(mpi: Mpi) -> None:
     import subprocess, sys, time
     def wait_in_vain():
         time.sleep(1000)
-    print("started", flush=True)
     null = subprocess.DEVNULL
     subprocess.Popen(["setsid", "sleep", "1000"], stdin=null, stdout=null, stderr=null)
+    print("started", flush=True)
     wait_in_vain()
     """
-    job = Job(mpi.command(2, [mpi.python, "-c", program]), env=mpi.environment())
-    result = job.wait(3)
+    with Job(mpi.command(2, [mpi.python, "-c", program]), env=mpi.environment()) as job:
+        while job.stdout.count("started") < 2 and job.process.poll() is None:
+            time.sleep(0.1)
+        result = job.wait(0.5)
     assert result.timed_out
     assert result.returncode != 0
     assert "started" in result.stdout

@@ -27,7 +27,7 @@ from hpccomm.bootstrap.settings import RANK_PID, check_equal, port_asked, settin
 from hpccomm.bootstrap.store import serve
 from hpccomm.errors import LaunchError, WorldError
 from hpccomm.exchange import Exchange, MpiExchange, StoreExchange
-from hpccomm.launch import ALONE, LAUNCHERS, Launch, detect
+from hpccomm.launch import ALONE, LAUNCHERS, Launch, Launcher, detect
 from hpccomm.topology import NodeIdentity, Topology, identify, resolve
 
 _POLL_S = 0.001
@@ -95,10 +95,14 @@ class Boot:
         return True
 
     def _barrier_over_store(self) -> bool:
-        """Wait as `barrier`, for the store's own time; rank 0, whose end may end the store, leaves last."""
-        with suppress(LaunchError):
+        """Wait for the store's own time; rank 0 leaves last, since its end may be the end of the store."""
+        left, others = PrefixStore("left", self.store), range(1, self.exchange.size)
+        with suppress(RuntimeError):
             self.exchange.all_gather(None)
-            farewell = StoreExchange(PrefixStore("farewell", self.store), 
+            if self.exchange.rank == 0:
+                left.wait([str(rank) for rank in others])
+            else:
+                left.set(str(self.exchange.rank), "")
             return True
         return False
 
@@ -118,18 +122,46 @@ class _Hello:
     settings: dict[str, str]
 
 
+@dataclass(frozen=True)
+class Joined:
+    """What torch has connected before hpccomm is asked.
+
+    Attributes:
+        store: A store that all ranks reach.
+        rank: This process's rank.
+        size: The number of ranks.
+    """
+
+    store: Store
+    rank: int
+    size: int
+
+
 _generation = 0
 _booted_in: int | None = None
+_torch_store: Store | None = None
 
 
-def boot(environ: Mapping[str, str], *, timeout_s: float, port: int = 0, store: Store | None = None) -> Boot:
+def enter(environ: Mapping[str, str]) -> None:
+    """Refuse to start in a child process of a rank; watch over the failures of this process from here on.
+
+    Raises:
+        WorldError: This is a child process of a rank.
+    """
+    row = next(row for row in LAUNCHERS if row.started(environ))
+    _refuse_children(environ, row)
+    rank = environ.get(row.rank, "")
+    guard.install(int(rank) if rank.isdecimal() else 0)
+
+
+def boot(environ: Mapping[str, str], *, timeout_s: float, port: int = 0, joined: Joined | None = None) -> Boot:
     """Connect this process with the other ranks; collective.
 
     Args:
         environ: The environment, read once.
         timeout_s: Deadline in seconds.
-        port: The store's port on rank 0's host; 0 lets the kernel choose.
-        store: A store that all ranks reach already, where torch has made one.
+        port: The store's port on rank 0's host; 0 takes HPCCOMM_STORE_PORT, else lets the kernel choose.
+        joined: What torch has connected already.
 
     Raises:
         LaunchError: Launcher, MPI library and variables contradict each other.
@@ -139,12 +171,15 @@ def boot(environ: Mapping[str, str], *, timeout_s: float, port: int = 0, store: 
         WorldError: This is a child process of a rank.
     """
     global _generation
-    _refuse_children()
+    enter(environ)
+    if joined is not None:
+        guard.rank = joined.rank
     _generation += 1
     launch = detect(environ)
-    guard.install(launch.hint_rank)
-    communicator = mpi.start(launch, environ)
-    exchange, store, endpoint = _first_exchange(communicator, store, environ, timeout_s)
+    guard.rank_0_reports = not launch.launcher.offers  # what offers nothing by itself does not end the others either
+    apart = joined is not None and launch.launcher is ALONE
+    communicator = None if apart else mpi.start(launch, environ)
+    exchange, store = _first_exchange(launch, communicator, joined, timeout_s)
     _guard_all(exchange, communicator)
     shared = mpi.shared_memory_leader(communicator) if communicator is not None else None
     hello = _Hello(identify(environ, shared), frozenset(os.sched_getaffinity(0)), settings(environ))
@@ -153,8 +188,10 @@ def boot(environ: Mapping[str, str], *, timeout_s: float, port: int = 0, store: 
     topology = resolve(exchange.rank, [one.identity for one in everyone])
     address = network.choose(exchange, topology.hosts, environ.get("HPCCOMM_INTERFACE")).address
     serves = store is None
-    if store is None:
-        store, endpoint = serve(exchange, address, port=port, timeout_s=timeout_s)
+    if store is not None:
+        endpoint = environ.get("MASTER_ADDR", ""), int(environ.get("MASTER_PORT") or 0)
+    else:
+        store, endpoint = serve(exchange, address, port=port or port_asked(environ), timeout_s=timeout_s)
     host = topology.hosts[exchange.rank]
     here = [one.cores for one, where in zip(everyone, topology.hosts, strict=True) if where == host]
     cores = len(frozenset[int]().union(*here))
@@ -170,23 +207,46 @@ def boot(environ: Mapping[str, str], *, timeout_s: float, port: int = 0, store: 
         crowded=len(here) > cores,
         cores=cores,
         timeout_s=timeout_s,
+        mpi_library=mpi.library() if communicator is not None else "none",
     )
 
 
 def _first_exchange(
-    communicator: Any, store: Store | None, environ: Mapping[str, str], timeout_s: float
-) -> tuple[Exchange, Store | None, tuple[str, int]]:
-    """Reach the other ranks over MPI, over torch's own store, or be alone."""
+    launch: Launch, communicator: Any, joined: Joined | None, timeout_s: float
+) -> tuple[Exchange, Store | None]:
+    """Reach the other ranks over MPI, over torch's own store, or be alone; give torch's store if there is one."""
     if communicator is not None:
-        return MpiExchange(communicator), store, ("", 0)
-    if "RANK" not in environ and store is None:
-        return StoreExchange(HashStore(), 0, 1), store, ("", 0)
-    rank, size = int(environ["RANK"]), int(environ["WORLD_SIZE"])
-    if store is None:
-        store = next(rendezvous("env://", rank, size, timeout=timedelta(seconds=timeout_s)))[0]
-    apart = PrefixStore(f"hpccomm/boot/{_generation}", store)
-    endpoint = environ["MASTER_ADDR"], int(environ["MASTER_PORT"])
-    return StoreExchange(apart, rank, size), store, endpoint
+        return MpiExchange(communicator), _checked(joined, communicator.rank, communicator.size)
+    if joined is None and launch.uses_mpi:
+        return StoreExchange(HashStore(), 0, 1), None
+    if joined is None:
+        assert launch.rank is not None and launch.size is not None
+        joined = _meet(launch.rank, launch.size, timeout_s)
+    apart = PrefixStore(f"hpccomm/boot/{_generation}", joined.store)
+    return StoreExchange(apart, joined.rank, joined.size), joined.store
+
+
+def _checked(joined: Joined | None, rank: int, size: int) -> Store | None:
+    """Give torch's store, if torch and MPI have the same ranks."""
+    if joined is None:
+        return None
+    if (joined.rank, joined.size) != (rank, size):
+        raise LaunchError(
+            f"make torch's rank {joined.rank} of {joined.size} a rank of hpccomm",
+            found=f"for MPI this process is rank {rank} of {size}",
+            remedy="give init_process_group MPI's rank and size, or call hpccomm.init, which does",
+        )
+    return joined.store
+
+
+def _meet(rank: int, size: int, timeout_s: float) -> Joined:
+    """Join the store that torchrun's variables name; kept for later, since rank 0 may be what serves it."""
+    global _torch_store
+    timeout = timedelta(seconds=timeout_s)
+    if _torch_store is None:
+        _torch_store = next(rendezvous("env://", rank, size, timeout=timeout))[0]
+    _torch_store.set_timeout(timeout)
+    return Joined(_torch_store, rank, size)
 
 
 def _guard_all(exchange: Exchange, communicator: Any) -> None:
@@ -197,14 +257,16 @@ def _guard_all(exchange: Exchange, communicator: Any) -> None:
         guard.abort = MPI.COMM_WORLD.Abort
 
 
-def _refuse_children() -> None:
-    """Refuse to start in a process that a rank has forked or spawned."""
+def _refuse_children(environ: Mapping[str, str], launcher: Launcher) -> None:
     global _booted_in
-    spawned = multiprocessing.parent_process() is not None
-    if spawned or _booted_in not in (None, os.getpid()):
+    rank_pid = environ.get(RANK_PID)
+    forked = _booted_in not in (None, os.getpid())
+    spawned = multiprocessing.parent_process() is not None and (bool(rank_pid) or bool(launcher.offers))
+    if forked or spawned or rank_pid == str(os.getppid()):
         raise WorldError(
             "start hpccomm in this process",
-            found=f"it is a child that a rank {'spawned' if spawned else 'forked'} (a data loader's worker?)",
-            remedy="guard the main program with if __name__ == '__main__', and call init in the rank alone",
+            found=f"it is a child that a rank {'forked' if forked else 'started'} (a data loader's worker?)",
+            remedy="call init in the rank alone, in a main program guarded by if __name__ == '__main__'; another "
+            f"program must be started without {RANK_PID} and the variables of the launcher",
         )
     _booted_in = os.getpid()

@@ -1,12 +1,11 @@
-"""Torchrun's variables, set for third-party code and given back afterwards; and the store's port asked for."""
+"""Torchrun's variables, set for third-party code and given back afterwards."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 from hpccomm.bootstrap.boot import Boot
-from hpccomm.errors import OptionError
+from hpccomm.bootstrap.settings import RANK_PID
 
 Saved = dict[str, str | None]
 
@@ -31,6 +30,7 @@ def export(boot: Boot, *, agent: bool = False) -> Saved:
         "GROUP_RANK": topology.node_rank,
         "MASTER_ADDR": address,
         "MASTER_PORT": port,
+        RANK_PID: boot.pid,
     }
     if agent and boot.serves_store:
         values |= {"TORCHELASTIC_USE_AGENT_STORE": True, "TORCHELASTIC_RESTART_COUNT": 0}
@@ -46,20 +46,3 @@ def restore(saved: Saved) -> None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
-
-
-def port_asked(environ: Mapping[str, str]) -> int:
-    """Read HPCCOMM_STORE_PORT; 0 where it is unset.
-
-    Raises:
-        OptionError: It is no port number.
-    """
-    text = environ.get("HPCCOMM_STORE_PORT") or "0"
-    if not text.isdecimal() or int(text) > 65535:
-        raise OptionError(
-            f"read HPCCOMM_STORE_PORT={text!r}",
-            found="no port number",
-            remedy="give a number up to 65535, or leave it unset",
-            everywhere=True,
-        )
-    return int(text)

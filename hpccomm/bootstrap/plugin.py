@@ -11,15 +11,17 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from hpccomm.backends.process_group import NAME, HpccommBackend, HpccommProcessGroup, has_backend_class
 from hpccomm.backends.registry import build
 from hpccomm.backends.runner import Runner
-from hpccomm.bootstrap.boot import Boot, boot
-from hpccomm.errors import BackendError, HpccommError
+from hpccomm.bootstrap.agreement import agreed
+from hpccomm.bootstrap.boot import Boot, Joined, boot
+from hpccomm.errors import BackendError
 from hpccomm.exchange import agree
-from hpccomm.expression import Expression, load
+from hpccomm.expression import Expression
 
 DEVICES = ("cpu",)
 
@@ -36,10 +38,17 @@ class Options:
 
 
 class _Current:
-    """The boot that new groups are made from, and the expression where a group names none."""
+    """The boot that new groups are made from, and the expression where a group names none.
+
+    Attributes:
+        boot: The boot, or None before the first.
+        of_torch: Whether torch's default group brought it; the next default group brings another one.
+        backend: The expression of the world that stands.
+    """
 
     boot: Boot | None = None
-    backend: str | Expression | None = None
+    of_torch: bool = False
+    backend: Expression | None = None
 
 
 current = _Current()
@@ -62,18 +71,18 @@ def create(options: Any, pg_options: object | None) -> HpccommProcessGroup | Hpc
         HpccommError: The same on all ranks of the group.
     """
     booted = current.boot
-    if booted is None:
-        booted = current.boot = boot(os.environ, timeout_s=options.timeout.total_seconds(), store=options.store)
-    expression = _expression(pg_options)
+    if booted is None or (current.of_torch and not options.global_ranks_in_group):
+        booted, current.of_torch = _boot(options), True
     ranks = list(options.global_ranks_in_group) or list(range(booted.topology.world_size))
     name = options.group_id or "world"
     control = booted.context(options.store, ranks, name)
     control.timeout_s = options.timeout.total_seconds()
+    expression = agreed(control.exchange, lambda: _asked(pg_options))
     runner: Runner | None = None
     error: Exception | None = None
     try:
         runner = Runner(build(expression, control.child("data")), name=name, crowded=booted.crowded)
-    except (HpccommError, RuntimeError) as caught:
+    except Exception as caught:
         error = caught
     agree(control.exchange, error)
     control.close()
@@ -86,6 +95,19 @@ def destroy_groups() -> None:
     if dist.is_initialized():
         dist.destroy_process_group()
     current.boot = current.backend = None
+    current.of_torch = False
+
+
+def default() -> str:
+    """Give the backend of a program that names none."""
+    return os.environ.get("HPCCOMM_BACKEND") or "auto"
+
+
+def _boot(options: Any) -> Boot:
+    """Connect the ranks by the store that torch's default group brings."""
+    joined = Joined(options.store, options.group_rank, options.group_size)
+    current.boot = boot(os.environ, timeout_s=options.timeout.total_seconds(), joined=joined)
+    return current.boot
 
 
 def _face(runner: Runner) -> HpccommProcessGroup | HpccommBackend:
@@ -94,7 +116,7 @@ def _face(runner: Runner) -> HpccommProcessGroup | HpccommBackend:
     if not has_backend_class():
         raise BackendError(
             "make a group with one backend a device",
-            found=f"torch {dist.__name__} before 2.14 takes no Python backend beside others",
+            found=f"torch {torch.__version__} is before 2.14 and takes no Python backend beside others",
             remedy="use backend='hpccomm' for all devices, or torch 2.14",
             everywhere=True,
         )
@@ -106,7 +128,7 @@ def _shares_group(config: Any) -> bool:
     return config is not None and len(set(config.get_device_backend_map().values())) > 1
 
 
-def _expression(pg_options: object | None) -> Expression:
+def _asked(pg_options: object | None) -> str | Expression:
     if pg_options is not None and not isinstance(pg_options, Options):
         raise BackendError(
             f"make a group with pg_options of type {type(pg_options).__name__}",
@@ -114,7 +136,4 @@ def _expression(pg_options: object | None) -> Expression:
             remedy="pass pg_options=hpccomm.Options(backend='…') or none",
             everywhere=True,
         )
-    backend = pg_options.backend if pg_options is not None else current.backend
-    if backend is None:
-        backend = os.environ.get("HPCCOMM_BACKEND") or "auto"
-    return backend if isinstance(backend, Expression) else load(backend)
+    return pg_options.backend if pg_options is not None else current.backend or default()

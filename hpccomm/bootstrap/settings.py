@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from hpccomm.errors import OptionError
 
 PREFIX = "HPCCOMM_"
-OF_ONE_RANK = frozenset({"HPCCOMM_NODE_ID"})
+RANK_PID = "HPCCOMM_RANK_PID"  # process id of the rank, for its children to see that they are none
+OF_ONE_RANK = frozenset({"HPCCOMM_NODE_ID", RANK_PID})
 
 
 def settings(environ: Mapping[str, str]) -> dict[str, str]:
@@ -36,6 +37,23 @@ def check_equal(gathered: Sequence[Mapping[str, str]]) -> None:
                 remedy=f"export {name} on all hosts (mpirun -x {name}, mpiexec -genv, or srun --export=ALL)",
                 everywhere=True,
             )
+
+
+def port_asked(environ: Mapping[str, str]) -> int:
+    """Read HPCCOMM_STORE_PORT; 0 where it is unset.
+
+    Raises:
+        OptionError: It is no port number.
+    """
+    text = environ.get("HPCCOMM_STORE_PORT") or "0"
+    if not text.isdecimal() or int(text) > 65535:
+        raise OptionError(
+            f"read HPCCOMM_STORE_PORT={text!r}",
+            found="no port number",
+            remedy="give a number up to 65535, or leave it unset",
+            everywhere=True,
+        )
+    return int(text)
 
 
 def _value(value: str | None) -> str:

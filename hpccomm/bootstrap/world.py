@@ -12,13 +12,13 @@ import torch
 import torch.distributed as dist
 
 from hpccomm.backends.process_group import NAME
-from hpccomm.backends.registry import check
 from hpccomm.bootstrap import environment, plugin
 from hpccomm.bootstrap.abort import guard
-from hpccomm.bootstrap.boot import Boot, boot
-from hpccomm.errors import HpccommError, OptionError, WorldError
-from hpccomm.exchange import Exchange, agree
-from hpccomm.expression import Expression, load
+from hpccomm.bootstrap.agreement import agreed
+from hpccomm.bootstrap.boot import Boot, boot, enter
+from hpccomm.errors import HpccommError, WorldError
+from hpccomm.exchange import Exchange
+from hpccomm.expression import Expression
 from hpccomm.topology import Topology
 
 
@@ -39,6 +39,7 @@ def init(backend: str | Expression | None = None, *, timeout_s: float = 120.0, p
     Raises:
         HpccommError: The same on all ranks; its kind says what does not fit.
     """
+    enter(os.environ)
     if dist.is_initialized():
         raise WorldError(
             "start hpccomm",
@@ -46,8 +47,12 @@ def init(backend: str | Expression | None = None, *, timeout_s: float = 120.0, p
             remedy="close the world that stands, or call torch.distributed.destroy_process_group()",
             everywhere=True,
         )
-    booted = boot(os.environ, timeout_s=timeout_s, port=port or environment.port_asked(os.environ))
-    expression = _agreed(booted, backend)
+    booted = boot(os.environ, timeout_s=timeout_s, port=port)
+    try:
+        expression = agreed(booted.exchange, lambda: plugin.default() if backend is None else backend)
+    except HpccommError:
+        booted.close()
+        raise
     return World(booted, expression)
 
 
@@ -124,22 +129,26 @@ class World:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, SystemExit):
-            status = guard.exit_status(error)
-            if status:
-                guard.end(status)
-        if error is None or isinstance(error, SystemExit):
+        if error is None:
             self.close()
+        elif isinstance(error, SystemExit):
+            self._exit(error)
+
+    def _exit(self, error: SystemExit) -> None:
+        """Close at the exit of a success; have the guard watch over that of a failure, which may yet be caught."""
+        if error.code:
+            guard.exit(error.code)
+        self.close()
 
     def close(self) -> None:
         """Wait for all ranks, destroy the groups, inner ones first, and give back the environment.
 
         A second call does nothing. A rank that waits for others longer than the world's deadline says so and goes
-        on alone.
+        on alone. After an uncaught error it does not wait.
         """
         if self._closed or os.getpid() != self._boot.pid:
             return
-        if not self._boot.barrier(self._boot.timeout_s):
+        if not guard.failed and not self._boot.barrier(self._boot.timeout_s):
             print(
                 f"hpccomm: rank {self.topology.rank} closes its world alone: the other ranks did not close theirs "
                 f"within {self._boot.timeout_s:g} s",
@@ -154,30 +163,6 @@ class World:
         plugin.destroy_groups()
         environment.restore(self._environment)
         self._boot.close()
-
-
-def _agreed(booted: Boot, backend: str | Expression | None) -> Expression:
-    """Parse and check the expression, and see that all ranks ask for the same."""
-    expression: Expression | None = None
-    error: Exception | None = None
-    try:
-        asked = backend if backend is not None else os.environ.get("HPCCOMM_BACKEND") or "auto"
-        expression = asked if isinstance(asked, Expression) else load(asked)
-        check(expression)
-    except HpccommError as caught:
-        error = caught
-    agree(booted.exchange, error)
-    asked_by_all = booted.exchange.all_gather(str(expression))
-    if len(set(asked_by_all)) > 1:
-        shown = "; ".join(f"{text} on rank {asked_by_all.index(text)}" for text in dict.fromkeys(asked_by_all))
-        raise OptionError(
-            "start the same backend on all ranks",
-            found=shown,
-            remedy="pass the same backend everywhere",
-            everywhere=True,
-        )
-    assert expression is not None
-    return expression
 
 
 def _legs(expression: Expression) -> tuple[Expression, Expression]:

@@ -1,0 +1,151 @@
+"""What the benchmark puts in and expects: exact in every dtype, and sensitive to every wrong element."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+import torch
+from torch import Tensor
+
+from hpccomm.bench.case import Case, Data
+from hpccomm.bench.collectives import COLLECTIVES
+from hpccomm.bench.inputs import (
+    PERIOD,
+    RANDOM_PERIOD,
+    Range,
+    count_different,
+    fill,
+    integers,
+    random_row,
+    random_sum,
+    reduced,
+)
+from hpccomm.bench.options import DTYPES, OPS
+
+ALL_DTYPES = [getattr(torch, name) for name in sorted(set(DTYPES.values()))]
+RANKS = [1, 2, 3, 5, 32, 300]
+STEPS = {"sum": torch.add, "prod": torch.mul, "min": torch.minimum, "max": torch.maximum, "avg": torch.add}
+
+
+@pytest.mark.parametrize(("op", "ranks"), product(sorted(set(OPS.values())), RANKS))
+@pytest.mark.parametrize("dtype", ALL_DTYPES, ids=str)
+def test_partial_reductions_are_exact_in_any_order(op: str, ranks: int, dtype: torch.dtype) -> None:
+    table = integers(op, ranks, Range.of(dtype))
+    assert torch.equal(table.to(dtype).long(), table)
+    carry = torch.promote_types(dtype, torch.float32 if dtype.is_floating_point else torch.int64)
+    for order in (range(ranks), reversed(range(ranks)), torch.randperm(ranks).tolist()):
+        so_far = torch.zeros(PERIOD, dtype=carry) if op == "avg" else None
+        for rank in order:
+            row = table[rank].to(dtype if so_far is None else so_far.dtype)
+            so_far = row if so_far is None else STEPS[op](so_far, row)
+        assert so_far is not None
+        result = so_far / ranks if op == "avg" else so_far
+        assert torch.equal(result.double(), reduced(op, table).double())
+
+
+@pytest.mark.parametrize(("op", "ranks"), product([*sorted(set(OPS.values())), None], [2, 3, 5, 32]))
+def test_inputs_differ_from_rank_to_rank_and_place_to_place(op: str | None, ranks: int) -> None:
+    table = integers(op, ranks, Range.of(torch.int8))
+    assert len({tuple(row.tolist()) for row in table}) == ranks
+    assert all(len(row.unique()) > 1 for row in table)
+
+
+@pytest.mark.parametrize("op", sorted(set(OPS.values())))
+def test_a_missing_or_doubled_contribution_changes_the_result(op: str) -> None:
+    if op in ("min", "max"):
+        pytest.skip("a doubled contribution is no error there")
+    table = integers(op, 4, Range.of(torch.float32))
+    doubled = torch.cat([table, table[:1]])
+    step, start = (torch.prod, 1) if op == "prod" else (torch.sum, 0)
+    assert start is not None
+    assert not torch.equal(step(table[1:], 0), step(table, 0))
+    assert not torch.equal(step(doubled, 0), step(table, 0))
+
+
+@pytest.mark.parametrize("count", [0, 1, 250, 251, 252, 5000])
+def test_patterns_are_filled_in_and_compared(count: int) -> None:
+    pattern = torch.arange(PERIOD)
+    tensor = torch.empty(count)
+    fill(tensor, pattern)
+    assert tensor.tolist() == [place % PERIOD for place in range(count)]
+    assert count_different(tensor, pattern) == 0
+    for place in {0, count // 2, count - 1} if count else set():
+        tensor[place] += 1
+    assert count_different(tensor, pattern) == min(count, 3)
+
+
+def test_nan_is_wrong_and_a_bound_is_kept() -> None:
+    pattern, bound = torch.zeros(10, dtype=torch.float64), torch.full((10,), 0.5, dtype=torch.float64)
+    tensor = torch.zeros(25)
+    tensor[[0, 11, 24]] = torch.tensor([0.5, 0.51, float("nan")])
+    assert count_different(tensor, pattern, bound) == 2
+    assert count_different(tensor, pattern) == 3
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("ranks", [1, 2, 9])
+def test_random_sums_are_within_the_bound_and_not_far(dtype: torch.dtype, ranks: int) -> None:
+    expected, bound = random_sum("sum", ranks, dtype)
+    total = torch.zeros(RANDOM_PERIOD, dtype=dtype)
+    for rank in range(ranks):
+        total += random_row(rank, dtype)
+    assert count_different(total, expected, bound) == 0
+    assert count_different(total + random_row(0, dtype), expected, bound) > 0.9 * RANDOM_PERIOD
+    average, narrower = random_sum("avg", ranks, dtype)
+    assert torch.equal(average, expected / ranks)
+    assert torch.equal(narrower, bound / ranks)
+
+
+def run_by_hand(cases: list[Case], collective: str, op: str | None) -> None:
+    """Do what the collective does, in float64, on the tensors of all ranks."""
+    sources = torch.stack([case._source.double() for case in cases])
+    if op:
+        whole = {"sum": sources.sum, "avg": sources.mean, "max": sources.amax}[op](0)
+    for rank, case in enumerate(cases):
+        result = {
+            "all_reduce": lambda: whole,
+            "broadcast": lambda: sources[0],
+            "all_gather": lambda: sources.flatten(),
+            "reduce_scatter": lambda: whole.chunk(len(cases))[rank],  # noqa: B023 - called at once
+        }[collective]()
+        case._output.copy_(result)
+
+
+def every_data(case: Case) -> list[Data]:
+    return [data for data in (case.integers, case.random) if data]
+
+
+@pytest.mark.parametrize(("collective", "ranks"), product(COLLECTIVES, [1, 2, 3]))
+@pytest.mark.parametrize("share", [1, 7, 300, 251])
+def test_cases_accept_what_is_right_and_see_what_is_wrong(collective: str, ranks: int, share: int) -> None:
+    for op in ("sum", "avg", "max") if COLLECTIVES[collective].reduces else (None,):
+        cases = [
+            Case(COLLECTIVES[collective], op, torch.float32, rank=rank, ranks=ranks, count=share * ranks)
+            for rank in range(ranks)
+        ]
+        for which in range(len(every_data(cases[0]))):
+            for case in cases:
+                case.fill(every_data(case)[which])
+            if not COLLECTIVES[collective].in_place:
+                assert all(case.count_wrong(every_data(case)[which]) == len(case._output) for case in cases)
+            run_by_hand(cases, collective, op)
+            for case in cases:
+                assert case.count_wrong(every_data(case)[which]) == 0
+                case._output[-1] += 1
+                assert case.count_wrong(every_data(case)[which]) == 1
+
+
+def test_swapped_blocks_are_wrong() -> None:
+    for name in ("all_gather", "reduce_scatter"):
+        op = "sum" if name == "reduce_scatter" else None
+        cases = [Case(COLLECTIVES[name], op, torch.int32, rank=rank, ranks=2, count=512) for rank in range(2)]
+        for case in cases:
+            case.fill(case.integers)
+        run_by_hand(cases, name, op)
+        halves: list[Tensor] = [case._output.clone() for case in cases]
+        if name == "all_gather":
+            cases[0]._output.copy_(halves[0].roll(256))
+        else:
+            cases[0]._output.copy_(halves[1])
+        assert cases[0].count_wrong(cases[0].integers) > 200

@@ -1,0 +1,77 @@
+"""Layouts: which tensors overlap themselves, and what dense and store do."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpccomm.backends.layout import dense, is_dense, pieces, refuse_overlap, share_memory, store, writable
+from hpccomm.errors import UnsupportedError
+
+SHAPES = st.lists(st.integers(0, 4), max_size=3)
+
+
+def addresses(tensor: torch.Tensor) -> list[int]:
+    steps = [[stride * i for i in range(size)] for stride, size in zip(tensor.stride(), tensor.shape, strict=True)]
+    return [sum(at) for at in itertools.product(*steps)]
+
+
+@given(SHAPES.flatmap(lambda shape: st.tuples(st.just(shape), st.tuples(*[st.integers(0, 9)] * len(shape)))))
+def test_tensors_that_overlap_are_never_let_through(case) -> None:
+    shape, strides = case
+    tensor = torch.zeros(60).as_strided(shape, strides)
+    overlaps = len(set(addresses(tensor))) < tensor.numel()
+    try:
+        refuse_overlap(tensor)
+    except UnsupportedError:
+        return  # interleaved strides such as (2, 3) may be refused though they do not overlap
+    assert not overlaps
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.zeros(4, 6)[:, 1],
+        torch.zeros(4, 6)[::2, 1:5:3],
+        torch.zeros(4, 6).t(),
+        torch.zeros(2, 3, 4).permute(2, 0, 1),
+        torch.zeros(3, 1).expand(3, 1),
+        torch.zeros(0, 3).expand(0, 3),
+        torch.zeros(()),
+    ],
+    ids=lambda tensor: f"{tuple(tensor.shape)}/{tensor.stride()}",
+)
+def test_ordinary_views_are_let_through(tensor: torch.Tensor) -> None:
+    refuse_overlap(tensor)
+    result = torch.arange(float(tensor.numel())).view(tensor.shape)
+    store(result, tensor)
+    assert torch.equal(tensor, result)
+
+
+def test_dense_copies_only_what_it_must() -> None:
+    base = torch.arange(6.0).view(2, 3)
+    assert dense(base).data_ptr() == base.data_ptr()
+    assert dense(base.t()).data_ptr() != base.data_ptr()
+    assert torch.equal(dense(base.t()), base.t())
+    imaginary = torch.tensor([1 + 2j]).conj().imag
+    assert not is_dense(imaginary)
+    assert dense(imaginary).item() == -2
+    assert writable(base).data_ptr() == base.data_ptr()
+    assert writable(base.t()).shape == (3, 2)
+
+
+def test_memory_ranges() -> None:
+    base = torch.zeros(10)
+    assert share_memory(base[:5], base[4:])
+    assert not share_memory(base[:5], base[5:])
+
+
+@given(st.integers(0, 100), st.integers(1, 30))
+def test_pieces_cover_everything_once(count: int, limit: int) -> None:
+    cut = list(pieces(count, limit))
+    assert [i for start, end in cut for i in range(start, end)] == list(range(count))
+    assert all(end - start <= limit for start, end in cut)

@@ -1,0 +1,95 @@
+"""The registry: a new backend is one class and one line, and wrong expressions are refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch.distributed import HashStore
+
+from hpccomm.backends import registry
+from hpccomm.backends.base import Backend, Operation
+from hpccomm.backends.context import Context
+from hpccomm.backends.gloo import GlooBackend
+from hpccomm.errors import BackendError, ExpressionError, OptionError
+from hpccomm.expression import parse
+from hpccomm.topology import identify, resolve
+
+
+class Alone(Backend):
+    """All collectives of a group of one rank."""
+
+    support = GlooBackend.support
+
+    def _nothing(self, *arguments: object) -> Operation:
+        return
+        yield
+
+    all_reduce = broadcast = barrier = _nothing
+
+    def all_gather(self, output, source, *arguments: object) -> Operation:
+        output.copy_(source)
+        return self._nothing()
+
+    reduce_scatter = all_gather
+
+
+@pytest.fixture
+def context() -> Context:
+    return Context(resolve(0, [identify({}, None)]), HashStore(), None, torch.device("cpu"), "127.0.0.1", 5.0)
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    registry.register("alone", Alone)
+    yield
+    del registry._TABLE["alone"]
+
+
+def test_a_new_backend_is_one_class_and_one_line(alone: None, context: Context) -> None:
+    backend = registry.build(parse("faulty(hierarchical(alone, alone), late, rank=0, seconds=0.01)"), context)
+    tensor = torch.ones(3)
+    waited = list(backend.all_reduce(tensor, torch.distributed.ReduceOp.SUM))
+    assert set(waited) == {"time to pass, on purpose"}
+    assert backend.expression == "faulty(hierarchical(alone, alone), late, rank=0, seconds=0.01)"
+    backend.close()
+
+
+def test_a_name_is_taken_once(alone: None) -> None:
+    with pytest.raises(ExpressionError, match="taken"):
+        registry.register("alone", Alone)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("gloop", "'gloop'.*gloo"),
+        ("gloo(x)", "too many positional"),
+        ("gloo(speed=3)", "speed.*gloo takes"),
+        ("hierarchical(gloo)", "inter.*hierarchical takes"),
+        ("faulty(gloo)", "kind.*faulty takes"),
+    ],
+)
+def test_wrong_expressions_are_refused_with_what_there_is(text: str, words: str) -> None:
+    with pytest.raises(ExpressionError) as refused:
+        registry.check(parse(text))
+    assert re.search(words, str(refused.value), re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("gloo(threads=0)", OptionError),
+        ("gloo(accumulate=half)", OptionError),
+        ("faulty(gloo, explode)", OptionError),
+        ("hierarchical(gloo, gloo, by=rack)", OptionError),
+        ("hierarchical(gloo, gloo, by=0)", OptionError),
+        ("hierarchical(gloo, nowhere)", ExpressionError),
+        ("mpi4py", BackendError),
+    ],
+)
+def test_what_cannot_be_built_is_refused(text: str, error: type[Exception], context: Context) -> None:
+    with pytest.raises(error):
+        registry.build(parse(text), context)
