@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """
     options = _parse(argv)
     booted = boot(os.environ, timeout_s=options.timeout)
-    plugin.current.boot = booted
+    plugin.make_groups_from(booted)
     plugin.register()
     saved = environment.export(booted, agent=True)
     try:
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    summary, _, rest = (__doc__ or "").partition("\n\n")
+    rest = (__doc__ or "").partition("\n\n")[2]
     parser = argparse.ArgumentParser(
         prog="mpirun … python -m hpccomm.run",
         usage="%(prog)s [--timeout S] [-m] PROGRAM [ARGUMENT …]",

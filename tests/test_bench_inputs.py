@@ -24,11 +24,12 @@ from hpccomm.bench.inputs import (
 from hpccomm.bench.options import DTYPES, OPS
 
 ALL_DTYPES = [getattr(torch, name) for name in sorted(set(DTYPES.values()))]
+ALL_OPS = sorted(set(OPS.values()))
 RANKS = [1, 2, 3, 5, 32, 300]
 STEPS = {"sum": torch.add, "prod": torch.mul, "min": torch.minimum, "max": torch.maximum, "avg": torch.add}
 
 
-@pytest.mark.parametrize(("op", "ranks"), product(sorted(set(OPS.values())), RANKS))
+@pytest.mark.parametrize(("op", "ranks"), [*product(ALL_OPS, RANKS)])
 @pytest.mark.parametrize("dtype", ALL_DTYPES, ids=str)
 def test_partial_reductions_are_exact_in_any_order(op: str, ranks: int, dtype: torch.dtype) -> None:
     table = integers(op, ranks, Range.of(dtype))
@@ -44,23 +45,21 @@ def test_partial_reductions_are_exact_in_any_order(op: str, ranks: int, dtype: t
         assert torch.equal(result.double(), reduced(op, table).double())
 
 
-@pytest.mark.parametrize(("op", "ranks"), product([*sorted(set(OPS.values())), None], [2, 3, 5, 32]))
+@pytest.mark.parametrize(("op", "ranks"), [*product([*ALL_OPS, None], [2, 3, 5, 32])])
 def test_inputs_differ_from_rank_to_rank_and_place_to_place(op: str | None, ranks: int) -> None:
     table = integers(op, ranks, Range.of(torch.int8))
     assert len({tuple(row.tolist()) for row in table}) == ranks
     assert all(len(row.unique()) > 1 for row in table)
 
 
-@pytest.mark.parametrize("op", sorted(set(OPS.values())))
-def test_a_missing_or_doubled_contribution_changes_the_result(op: str) -> None:
-    if op in ("min", "max"):
-        pytest.skip("a doubled contribution is no error there")
+@pytest.mark.parametrize("op", ["sum", "prod", "avg"])
+def test_a_missing_contribution_changes_the_result_of_every_element_that_it_counts_for(op: str) -> None:
     table = integers(op, 4, Range.of(torch.float32))
-    doubled = torch.cat([table, table[:1]])
-    step, start = (torch.prod, 1) if op == "prod" else (torch.sum, 0)
-    assert start is not None
-    assert not torch.equal(step(table[1:], 0), step(table, 0))
-    assert not torch.equal(step(doubled, 0), step(table, 0))
+    neutral = 1 if op == "prod" else 0
+    step = torch.prod if op == "prod" else torch.sum
+    for rank in range(4):
+        without = step(torch.cat([table[:rank], table[rank + 1 :]]), 0)
+        assert torch.equal(without != step(table, 0), table[rank] != neutral)
 
 
 @pytest.mark.parametrize("count", [0, 1, 250, 251, 252, 5000])
@@ -91,7 +90,8 @@ def test_random_sums_are_within_the_bound_and_not_far(dtype: torch.dtype, ranks:
     for rank in range(ranks):
         total += random_row(rank, dtype)
     assert count_different(total, expected, bound) == 0
-    assert count_different(total + random_row(0, dtype), expected, bound) > 0.9 * RANDOM_PERIOD
+    doubled = total + random_row(0, dtype)
+    assert count_different(doubled, expected, bound) > (0.99 if dtype == torch.float32 else 0.5) * RANDOM_PERIOD
     average, narrower = random_sum("avg", ranks, dtype)
     assert torch.equal(average, expected / ranks)
     assert torch.equal(narrower, bound / ranks)
@@ -116,7 +116,7 @@ def every_data(case: Case) -> list[Data]:
     return [data for data in (case.integers, case.random) if data]
 
 
-@pytest.mark.parametrize(("collective", "ranks"), product(COLLECTIVES, [1, 2, 3]))
+@pytest.mark.parametrize(("collective", "ranks"), [*product(COLLECTIVES, [1, 2, 3])])
 @pytest.mark.parametrize("share", [1, 7, 300, 251])
 def test_cases_accept_what_is_right_and_see_what_is_wrong(collective: str, ranks: int, share: int) -> None:
     for op in ("sum", "avg", "max") if COLLECTIVES[collective].reduces else (None,):

@@ -85,7 +85,7 @@ def test_cost_of_a_larger_size_is_predicted_linearly() -> None:
     assert predict([(16 * mib, 2.0)], 64 * mib) == pytest.approx(8.0, rel=1e-2)
     assert predict([(mib, 1.5), (2 * mib, 2.0)], 4 * mib) == pytest.approx(3.0)
     assert predict([(mib, 5.0), (2 * mib, 2.0)], 4 * mib) == pytest.approx(2.0)
-    assert predict([(mib, 0.1), (2 * mib, 2.0)], 4 * mib) == pytest.approx(3.9)
+    assert predict([(mib, 0.1), (2 * mib, 2.0)], 4 * mib) == pytest.approx(4.0)
 
 
 class Clock:

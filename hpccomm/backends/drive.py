@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 
 from hpccomm.backends.base import Operation
 
@@ -30,24 +29,21 @@ class OverdueError(Exception):
         super().__init__(f"waited {waited_s:.1f} s for {waited_for}")
 
 
-def drive(operation: Operation, timeout_s: Callable[[], float], *, crowded: bool) -> None:
+def drive(operation: Operation, timeout_s: float, *, crowded: bool) -> None:
     """Step an operation until it ends.
 
     Args:
         operation: The operation, stepped or not.
-        timeout_s: Gives its deadline from now on, in seconds; asked only if the operation has to wait.
+        timeout_s: Its deadline from now on, in seconds.
         crowded: Whether more ranks than cores share this host, so that waiting must not hold a core.
 
     Raises:
         OverdueError: The deadline has passed; the operation is closed.
     """
-    waited_for = next(operation, None)
-    if waited_for is None:
-        return
-    start, limit_s = time.monotonic(), timeout_s()
+    start = time.monotonic()
     for polls, waited_for in enumerate(operation):
         waited_s = time.monotonic() - start
-        if waited_s > limit_s:
+        if waited_s > timeout_s:
             operation.close()
             raise OverdueError(waited_for, waited_s)
         if crowded or polls > _EAGER_POLLS:

@@ -2,7 +2,7 @@
 
 Collectives wait for all ranks by a polled barrier and then make the library's blocking call ("arrive, then run"):
 the library's blocking reductions are faster than its non-blocking ones, and a rank that never arrives is noticed.
-Movements with one source (broadcast, send, recv) are non-blocking and polled throughout. MPI is imported only when
+Small all-reduces and movements with one source (broadcast, send, recv) are non-blocking and polled throughout. MPI is imported only when
 the backend is built, since importing mpi4py.MPI may start MPI.
 """
 
@@ -44,6 +44,9 @@ _TYPE_NAMES = {
     torch.uint64: "UINT64_T",
 }
 
+# Up to this size a polled non-blocking all-reduce costs no more than arriving first and reducing then.
+_POLLED_BYTES = 4096
+
 # Requests given up at a deadline, with the memory that MPI may still touch.
 _ABANDONED: list[tuple[Any, ...]] = []
 
@@ -82,11 +85,16 @@ class MpiBackend(Backend):
         }
 
     def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
-        """Call MPI_Allreduce in place."""
-        request = self._comm.Ibarrier()
-        if not request.Test():
-            yield from self._complete(request, "all ranks to arrive")
-        self._comm.Allreduce(self._in_place, self._typed(buffer), self._ops[op])
+        """Call MPI_Allreduce in place, or for small buffers MPI_Iallreduce and poll."""
+        (kind, width), count = self._types[buffer.dtype], buffer.numel()
+        data = [self._at(buffer.data_ptr(), count * width), count, kind]
+        if count * width <= _POLLED_BYTES:
+            request = self._comm.Iallreduce(self._in_place, data, self._ops[op])
+            if not request.Test():
+                yield from self._complete(request, "all ranks to arrive", buffer)
+            return
+        yield from self._arrival()
+        self._comm.Allreduce(self._in_place, data, self._ops[op])
 
     def broadcast(self, buffer: torch.Tensor, root: int) -> Operation:
         """Call MPI_Ibcast and poll."""
@@ -154,8 +162,7 @@ class MpiBackend(Backend):
         return self._at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
     def _typed(self, tensor: torch.Tensor) -> list[Any]:
-        (kind, width), count = self._types[tensor.dtype], tensor.numel()
-        return [self._at(tensor.data_ptr(), count * width), count, kind]
+        return [self._memory(tensor), tensor.numel(), self._types[tensor.dtype][0]]
 
     def _bytes(self, tensor: torch.Tensor) -> list[Any]:
         return [self._memory(tensor), tensor.numel() * tensor.element_size(), self._byte]

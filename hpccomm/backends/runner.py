@@ -51,7 +51,8 @@ class Runner:
         if self._why_dead is not None:
             raise self._dead(what, tensors)
         try:
-            drive(operation, lambda: self._timeout(options), crowded=self._crowded)
+            if next(operation, None) is not None:
+                drive(operation, self._timeout(options), crowded=self._crowded)
         except Exception as error:
             raise self._failed(what, tensors, error) from error
         if options is not None and getattr(options, "asyncOp", True) is False:
@@ -70,7 +71,7 @@ class Runner:
 
         def finish(operation: Operation, timeout: timedelta | None) -> None:
             try:
-                drive(operation, lambda: _seconds(timeout) or self.timeout_s, crowded=self._crowded)
+                drive(operation, _seconds(timeout) or self.timeout_s, crowded=self._crowded)
             except Exception as error:
                 raise self._failed(what, tensors, error) from error
 
@@ -88,6 +89,7 @@ class Runner:
             self.backend.close()
 
     def _timeout(self, options: Any) -> float:
+        """Give a call's deadline; torch's options are slow to read, so this is asked only where one waits."""
         return _seconds(getattr(options, "timeout", None)) or self.timeout_s
 
     def _failed(self, what: str, tensors: Sequence[Any], error: Exception) -> Exception:

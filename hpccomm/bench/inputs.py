@@ -42,11 +42,16 @@ class Range:
         return cls(torch.iinfo(dtype).max, dtype.is_signed)
 
 
+def _scattered(row: Tensor, place: Tensor) -> Tensor:
+    """Give a number from 0 to 65535 for every row and place, without any period."""
+    return ((row * PERIOD + place) * 2_654_435_761 % (1 << 32)) >> 16
+
+
 def _terms(rank: Tensor, place: Tensor, ranks: int, held: Range) -> Tensor:
     """Give numbers from 0 whose sum over all ranks is exact; of many ranks only some give a 1."""
     modulus = min(101, held.largest // ranks + 1)
     if modulus > 1:
-        return (7 * rank + 5 * place) % modulus
+        return _scattered(rank, place) % modulus
     return ((rank + place) % ranks < held.largest).long()
 
 
@@ -55,13 +60,13 @@ def _factors(rank: Tensor, place: Tensor, ranks: int, held: Range) -> Tensor:
 
 
 def _distinct(rank: Tensor, place: Tensor, ranks: int, held: Range) -> Tensor:
-    return (7 * rank + 5 * place) % 101 - (50 if held.signed else 0)
+    return _scattered(rank, place) % 101 - (50 if held.signed else 0)
 
 
 def _balanced(rank: Tensor, place: Tensor, ranks: int, held: Range) -> Tensor:
     """Give numbers from 0 to 8 whose average over all ranks is whole: ranks from both ends outweigh each other."""
     mirror = ranks - 1 - rank
-    return 2 + place % 5 + (mirror - rank).sign() * ((torch.minimum(rank, mirror) + place) % 3)
+    return 2 + place % 5 + (mirror - rank).sign() * (_scattered(torch.minimum(rank, mirror), place) % 3)
 
 
 @dataclass(frozen=True)

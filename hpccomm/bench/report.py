@@ -164,7 +164,7 @@ def _pair(cell: Cell, row: Row, layout: Layout, factor: float | None) -> str:
 def _rate(gbps: float | None) -> str:
     if gbps is None:
         return "-"
-    if gbps < 0.0009995:
+    if gbps < 0.00095:
         return f"{gbps:.0e}"
     digits = next(
         digits for limit, digits in ((0.00995, 4), (0.995, 3), (9.995, 2), (99.95, 1), (1e9, 0)) if gbps < limit

@@ -20,7 +20,7 @@ from hpccomm.errors import HpccommError
 
 # Seconds for which the other ranks wait while rank 0 prints an error that all of them have; each a little longer than
 # the one before, so that the first that is still there prints it and takes the rest along.
-_QUIET_S = 3.0
+_QUIET_S = 5.0
 _NEXT_QUIET_S = 0.1
 _LONGEST_QUIET_S = 10.0
 # Seconds between writing an error and aborting, so that the launcher forwards it.
@@ -64,7 +64,7 @@ class JobGuard:
     def _on_exception(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if not self.is_here:
             self._before(kind, error, trace)
-            return
+            os._exit(1)  # an interpreter that goes down here would finalise its parent's MPI
         if not self._left_to_rank_0(error):
             self.report(kind, error, trace)
         self.end(130 if issubclass(kind, KeyboardInterrupt) else 1)
@@ -94,6 +94,7 @@ class JobGuard:
             sys.stdout.flush()
             time.sleep(_FORWARD_S)
             self.abort(status)
+            os._exit(status)  # MPI_Abort may return before the launcher has ended this process
 
     def exit(self, status: Any = None) -> NoReturn:
         """Do what `sys.exit` does; a failure that nothing catches ends the job."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from contextlib import suppress
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any

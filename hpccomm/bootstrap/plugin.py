@@ -14,6 +14,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from hpccomm.backends.c10d import PrefixStore
+from hpccomm.backends.context import Context
 from hpccomm.backends.process_group import NAME, HpccommBackend, HpccommProcessGroup, has_backend_class
 from hpccomm.backends.registry import build
 from hpccomm.backends.runner import Runner
@@ -44,14 +46,21 @@ class _Current:
         boot: The boot, or None before the first.
         of_torch: Whether torch's default group brought it; the next default group brings another one.
         backend: The expression of the world that stands.
+        default_groups: How many default groups this process has made; torch may bring each the same store.
     """
 
     boot: Boot | None = None
     of_torch: bool = False
     backend: Expression | None = None
+    default_groups: int = 0
 
 
-current = _Current()
+_current = _Current()
+
+
+def make_groups_from(booted: Boot, backend: Expression | None = None) -> None:
+    """Have torch's groups made from these ranks, by default with this backend, until `destroy_groups`."""
+    _current.boot, _current.of_torch, _current.backend = booted, False, backend
 
 
 def register() -> None:
@@ -70,44 +79,60 @@ def create(options: Any, pg_options: object | None) -> HpccommProcessGroup | Hpc
     Raises:
         HpccommError: The same on all ranks of the group.
     """
-    booted = current.boot
-    if booted is None or (current.of_torch and not options.global_ranks_in_group):
-        booted, current.of_torch = _boot(options), True
+    booted = _boot(options)
     ranks = list(options.global_ranks_in_group) or list(range(booted.topology.world_size))
     name = options.group_id or "world"
-    control = booted.context(options.store, ranks, name)
+    store = PrefixStore(f"hpccomm/{_current.default_groups}", options.store)
+    control = booted.context(store, ranks, name)
     control.timeout_s = options.timeout.total_seconds()
-    expression = agreed(control.exchange, lambda: _asked(pg_options))
+    try:
+        expression = agreed(control.exchange, lambda: _asked(pg_options))
+        runner = _built(expression, control, booted.crowded)
+    finally:
+        control.close()
+    return _face(runner)
+
+
+def _boot(options: Any) -> Boot:
+    """Give the boot that stands, or connect the ranks by the store that torch's first group of all ranks brings."""
+    is_default = not options.global_ranks_in_group
+    _current.default_groups += is_default
+    if _current.boot is None or (_current.of_torch and is_default):
+        if not is_default and options.group_size < dist.get_world_size():
+            raise BackendError(
+                "make hpccomm's first group of some ranks only",
+                found=f"{options.group_size} of {dist.get_world_size()} ranks",
+                remedy="make the default group, or a group of all ranks, with backend hpccomm first",
+                everywhere=True,
+            )
+        joined = Joined(options.store, options.group_rank, options.group_size)
+        _current.boot = boot(os.environ, timeout_s=options.timeout.total_seconds(), joined=joined)
+        _current.of_torch = True
+    return _current.boot
+
+
+def _built(expression: Expression, control: Context, crowded: bool) -> Runner:
     runner: Runner | None = None
     error: Exception | None = None
     try:
-        runner = Runner(build(expression, control.child("data")), name=name, crowded=booted.crowded)
+        runner = Runner(build(expression, control.child("data")), name=control.path.lstrip("/"), crowded=crowded)
     except Exception as caught:
         error = caught
     agree(control.exchange, error)
-    control.close()
     assert runner is not None
-    return _face(runner)
+    return runner
 
 
 def destroy_groups() -> None:
     """Destroy all of torch's groups, made last first, and forget the boot."""
     if dist.is_initialized():
         dist.destroy_process_group()
-    current.boot = current.backend = None
-    current.of_torch = False
+    _current.boot = _current.backend = None
 
 
 def default() -> str:
     """Give the backend of a program that names none."""
     return os.environ.get("HPCCOMM_BACKEND") or "auto"
-
-
-def _boot(options: Any) -> Boot:
-    """Connect the ranks by the store that torch's default group brings."""
-    joined = Joined(options.store, options.group_rank, options.group_size)
-    current.boot = boot(os.environ, timeout_s=options.timeout.total_seconds(), joined=joined)
-    return current.boot
 
 
 def _face(runner: Runner) -> HpccommProcessGroup | HpccommBackend:
@@ -136,4 +161,4 @@ def _asked(pg_options: object | None) -> str | Expression:
             remedy="pass pg_options=hpccomm.Options(backend='…') or none",
             everywhere=True,
         )
-    return pg_options.backend if pg_options is not None else current.backend or default()
+    return pg_options.backend if pg_options is not None else _current.backend or default()

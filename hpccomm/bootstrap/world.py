@@ -6,7 +6,7 @@ import atexit
 import os
 import sys
 from types import TracebackType
-from typing import cast
+from typing import TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -20,6 +20,8 @@ from hpccomm.errors import HpccommError, WorldError
 from hpccomm.exchange import Exchange
 from hpccomm.expression import Expression
 from hpccomm.topology import Topology
+
+T = TypeVar("T")
 
 
 def init(backend: str | Expression | None = None, *, timeout_s: float = 120.0, port: int = 0) -> World:
@@ -63,9 +65,6 @@ class World:
         topology: Ranks, nodes and hosts; printable.
         device: Where this rank's tensors live.
         backend: The expression of the backend of `group`, with `auto` resolved.
-        group: All ranks; torch's default group.
-        intra_node: The ranks of this node.
-        inter_node: The ranks with this local rank, one a node.
     """
 
     def __init__(self, booted: Boot, expression: Expression) -> None:
@@ -73,7 +72,7 @@ class World:
         self._closed = False
         self.topology: Topology = booted.topology
         self.device = torch.device("cpu")
-        plugin.current.boot, plugin.current.backend = booted, expression
+        plugin.make_groups_from(booted, expression)
         self._environment = environment.export(booted)
         atexit.register(self.close)
         plugin.register()
@@ -82,7 +81,7 @@ class World:
         except BaseException:
             self._take_down()
             raise
-        self.backend = _backend_of(self.group)
+        self.backend = _backend_of(self._group)
 
     def _make_groups(self, expression: Expression) -> None:
         topology = self.topology
@@ -94,10 +93,10 @@ class World:
             timeout=self._boot.timeout,
             pg_options=plugin.Options(expression),
         )
-        self.group = cast(dist.ProcessGroup, dist.group.WORLD)
+        self._group = cast(dist.ProcessGroup, dist.group.WORLD)
         inside, across = _legs(expression)
-        self.intra_node = self._own(topology.all_intra_node(), inside)
-        self.inter_node = self._own(topology.all_inter_node(), across)
+        self._intra_node = self._own(topology.all_intra_node(), inside)
+        self._inter_node = self._own(topology.all_inter_node(), across)
 
     def _own(self, groups: tuple[tuple[int, ...], ...], expression: Expression) -> dist.ProcessGroup:
         """Make all groups, in one order on every rank, and give the one that holds this rank."""
@@ -106,10 +105,32 @@ class World:
         (own,) = (group for group in made if isinstance(group, dist.ProcessGroup))
         return own
 
+    def _while_open(self, part: T) -> T:
+        if self._closed:
+            raise WorldError(
+                "use a group or the exchange of a world", found="it is closed", remedy="call hpccomm.init again"
+            )
+        return part
+
+    @property
+    def group(self) -> dist.ProcessGroup:
+        """All ranks; torch's default group."""
+        return self._while_open(self._group)
+
+    @property
+    def intra_node(self) -> dist.ProcessGroup:
+        """The ranks of this node."""
+        return self._while_open(self._intra_node)
+
+    @property
+    def inter_node(self) -> dist.ProcessGroup:
+        """The ranks with this local rank, one a node."""
+        return self._while_open(self._inter_node)
+
     @property
     def exchange(self) -> Exchange:
         """Exchange of small Python objects among all ranks, apart from the groups' traffic."""
-        return self._boot.exchange
+        return self._while_open(self._boot.exchange)
 
     @property
     def crowded(self) -> bool:

@@ -15,11 +15,15 @@ COMM = MPI.COMM_WORLD
 PLACEMENTS = {1: ["A"], 2: ["AA", "AB"], 3: ["AAB", "ABA", "ABC"], 4: ["AABB", "ABAB", "ABBA", "AAAB", "ABCC"]}
 """Node of each rank, for every number of ranks that is tested."""
 
-FLAT = ["mpi4py", "gloo"]
-LEVELS = ["hierarchical(mpi4py, gloo)", "hierarchical(gloo, mpi4py)", "hierarchical(mpi4py, mpi4py)"]
-CASES = [("A" * COMM.size, backend) for backend in FLAT] + [
-    (placement, backend) for placement in PLACEMENTS[COMM.size] for backend in LEVELS
+_HERE = PLACEMENTS[COMM.size]
+CASES = [
+    ("A" * COMM.size, "mpi4py"),
+    ("A" * COMM.size, "gloo"),
+    *((placement, "hierarchical(mpi4py, gloo)") for placement in _HERE),
+    (_HERE[0], "hierarchical(gloo, mpi4py)"),
+    (_HERE[-1], "hierarchical(mpi4py, hierarchical(mpi4py, gloo, by=1))"),
 ]
+"""Placement and backend of every world that collectives are tested in."""
 
 
 @contextmanager
