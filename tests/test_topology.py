@@ -241,7 +241,7 @@ def test_identify_reads_this_process():
     mine = identify({"HPCCOMM_NODE_ID": "x", "HPCCOMM_RANKS_PER_NODE": "04"}, 3)
     assert (mine.shared, mine.claimed, mine.ranks_per_node) == (3, "x", "04")
     plain = identify({"HPCCOMM_NODE_ID": "", "HPCCOMM_RANKS_PER_NODE": ""}, None)
-    assert plain == NodeIdentity(mine.hostname, mine.boot_id, None, None, None)
+    assert plain == NodeIdentity(mine.hostname, mine.boot_id, None, None, None, mine.socket)
     assert resolve(1, [plain, plain]).one_host
 
 

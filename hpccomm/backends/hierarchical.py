@@ -18,9 +18,7 @@ from hpccomm.backends.context import Context
 from hpccomm.backends.rails import Rails
 from hpccomm.backends.registry import build
 from hpccomm.backends.support import HALVES
-from hpccomm.errors import OptionError
 from hpccomm.expression import Expression
-from hpccomm.topology import Topology
 
 
 class HierarchicalBackend(Backend):
@@ -32,12 +30,12 @@ class HierarchicalBackend(Backend):
         context: The group.
         intra: The backend among the ranks of one node.
         inter: The backend among the ranks of one rail.
-        by: What a node is: ``node``, or a number of ranks by which each node is cut.
+        by: What a node is: ``node``, ``socket``, ``switch``, or a number of ranks by which each node is cut.
     """
 
     def __init__(self, context: Context, intra: Expression, inter: Expression, *, by: str | int = "node") -> None:
         super().__init__(context)
-        self._topology = _levels(context.topology, by)
+        self._topology = context.topology.by(by)
         topology = self._topology
         self._carriers = topology.smallest_node
         self._local = topology.local_rank
@@ -146,16 +144,3 @@ class HierarchicalBackend(Backend):
         share, rest = divmod(count, self._carriers)
         idle = self._topology.local_world_size - self._carriers
         return [share + (shard < rest) for shard in range(self._carriers)] + [0] * idle
-
-
-def _levels(topology: Topology, by: str | int) -> Topology:
-    if by == "node":
-        return topology
-    if isinstance(by, int) and not isinstance(by, bool) and by > 0:
-        return topology.divided(by)
-    raise OptionError(
-        f"build backend hierarchical(…, by={by})",
-        found=f"no level is called {by!r}",
-        remedy="give by=node, or a number of ranks by which each node is cut",
-        everywhere=True,
-    )

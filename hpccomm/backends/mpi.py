@@ -1,9 +1,9 @@
 """Leaf `mpi4py`: the MPI library's own collectives on host memory.
 
-Collectives wait for all ranks by a polled barrier and then make the library's blocking call ("arrive, then run"):
-the library's blocking reductions are faster than its non-blocking ones, and a rank that never arrives is noticed.
-Small all-reduces and movements with one source (broadcast, send, recv) are non-blocking and polled throughout. MPI is imported only when
-the backend is built, since importing mpi4py.MPI may start MPI.
+Collectives wait for all ranks by a polled barrier and then make the library's blocking call ("arrive, then run"): the
+library's blocking reductions are faster than its non-blocking ones, and a rank that never arrives is noticed. Small
+all-reduces and movements with one source (broadcast, send, recv) are non-blocking and polled throughout. MPI is
+imported only when the backend is built, since importing mpi4py.MPI may start MPI.
 """
 
 from __future__ import annotations

@@ -77,7 +77,9 @@ class JobGuard:
 
     def report(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         """Write a traceback to stderr, every line tagged with rank and host."""
-        self._write("".join(traceback.format_exception(kind, error, trace)))
+        cause = error.__cause__
+        agreed = isinstance(error, HpccommError) and isinstance(cause, HpccommError) and error.asked == cause.asked
+        self._write("".join(traceback.format_exception(kind, error, trace, chain=not agreed)))
 
     def _write(self, text: str) -> None:
         of = f"/{self.size}" if self.size else ""
@@ -104,7 +106,7 @@ class JobGuard:
 
     def end_as(self, status: Any) -> None:
         """End all ranks as an exit with this status ends a process: with its number, or with its text and 1."""
-        if self.abort is not None and self.size > 1:
+        if self.size > 1 and (self.abort is not None or isinstance(status, int)):  # else Python writes the text
             self._write(f"exit status {status}, which ends the job" if isinstance(status, int) else str(status))
         self.end(status & 0xFF or 1 if isinstance(status, int) else 1)
 
