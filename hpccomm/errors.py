@@ -62,6 +62,10 @@ class OptionError(HpccommError, ValueError):
     """An option, argument or environment variable with a value that does not fit."""
 
 
+class ScheduleError(HpccommError, ValueError):
+    """A schedule that does not do what its collective promises, or an algorithm that has none for it."""
+
+
 class BackendError(HpccommError, RuntimeError):
     """A backend cannot be built here, or failed."""
 

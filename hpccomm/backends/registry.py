@@ -1,7 +1,8 @@
 """The table of backends, and how an expression becomes one of them.
 
-A new backend is one line in `_TABLE` (or one call of `register`): a class or function that takes a `Context`, then
-the expression's arguments as `Expression`s, then its options by name. It is imported when it is first named.
+A new backend is one line in `_TABLE` (or one call of `register`): a class or function that takes a `Context`, then the
+expression's arguments as `Expression`s, then its options by name. It is imported when it is first named. Every
+algorithm of `hpccomm.algorithms` is a combinator by its own name.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import inspect
 from collections.abc import Callable
 from importlib import import_module
 
+from hpccomm.algorithms import ALGORITHMS
 from hpccomm.backends.base import Backend
 from hpccomm.backends.context import Context
 from hpccomm.errors import ExpressionError
@@ -19,6 +21,7 @@ Builder = Callable[..., Backend]
 
 _TABLE: dict[str, str | Builder] = {
     "auto": "hpccomm.backends.select:build_auto",
+    "direct": "hpccomm.backends.scheduled:build_direct",
     "faulty": "hpccomm.backends.faulty:FaultyBackend",
     "gloo": "hpccomm.backends.gloo:GlooBackend",
     "hierarchical": "hpccomm.backends.hierarchical:HierarchicalBackend",
@@ -28,12 +31,12 @@ _TABLE: dict[str, str | Builder] = {
 
 def names() -> list[str]:
     """List the registered backends."""
-    return sorted(_TABLE)
+    return sorted({*_TABLE, *ALGORITHMS})
 
 
 def register(name: str, builder: Builder) -> None:
     """Add a backend under a new name, e.g. one that a program brings itself."""
-    if name in _TABLE:
+    if name in names():
         raise ExpressionError(f"register backend {name!r}", found="the name is taken", remedy="choose another name")
     _TABLE[name] = builder
 
@@ -76,6 +79,8 @@ def bind(expression: Expression, builder: Builder) -> inspect.BoundArguments:
 
 def _builder(expression: Expression) -> Builder:
     entry = _TABLE.get(expression.name)
+    if entry is None and expression.name in ALGORITHMS:
+        return _scheduled(expression.name)
     if entry is None:
         raise ExpressionError(
             f"build backend {expression}",
@@ -87,3 +92,14 @@ def _builder(expression: Expression) -> Builder:
         module, _, attribute = entry.partition(":")
         entry = _TABLE[expression.name] = getattr(import_module(module), attribute)
     return entry
+
+
+def _scheduled(algorithm: str) -> Builder:
+    """Give the builder of the combinator that runs an algorithm."""
+
+    def scheduled(context: Context, inner: Expression) -> Backend:
+        from hpccomm.backends.scheduled import ScheduledBackend
+
+        return ScheduledBackend(context, inner, algorithm)
+
+    return scheduled

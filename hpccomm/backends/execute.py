@@ -1,0 +1,98 @@
+"""Carry out a schedule's steps over any backend with send and recv; reductions are torch's, on the tensors' device.
+
+The rules it keeps are stated in `hpccomm.schedule`, where they are proved sufficient. It knows no algorithm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+
+from hpccomm.backends.base import Backend, Operation
+from hpccomm.backends.c10d import Op, ReduceOp
+from hpccomm.schedule import Interval, Step
+
+TAG = 32767
+"""Tag of all messages of schedules: the largest that every MPI library grants."""
+
+Pending = list[tuple[Interval, Operation]]
+
+_COMBINE: dict[Op, Callable[[torch.Tensor, torch.Tensor], object]] = {
+    ReduceOp.SUM: torch.Tensor.add_,
+    ReduceOp.PRODUCT: torch.Tensor.mul_,
+    ReduceOp.MIN: lambda into, other: torch.minimum(into, other, out=into),
+    ReduceOp.MAX: lambda into, other: torch.maximum(into, other, out=into),
+    ReduceOp.BAND: torch.Tensor.bitwise_and_,
+    ReduceOp.BOR: torch.Tensor.bitwise_or_,
+    ReduceOp.BXOR: torch.Tensor.bitwise_xor_,
+}
+
+
+def execute(
+    steps: Iterable[Step],
+    carrier: Backend,
+    buffer: torch.Tensor,
+    op: Op | None = None,
+    *,
+    source: torch.Tensor | None = None,
+) -> Operation:
+    """Carry out this rank's steps.
+
+    Args:
+        steps: The schedule of this rank; its intervals are elements of `buffer`.
+        carrier: What sends and receives.
+        buffer: A flat dense tensor, received into and, without `source`, sent from.
+        op: How received data is reduced; None for schedules that reduce nothing.
+        source: The separate input that sends read, for schedules made for one.
+    """
+    pending: Pending = []
+    for step in steps:
+        if step.dest == step.source == carrier.rank:
+            _locally(step, buffer if source is None else source, buffer, op)
+            continue
+        if step.dest >= 0 and step.send[0] < step.send[1]:
+            data = (buffer if source is None else source)[slice(*step.send)]
+            _post(pending, step.send, carrier.send(data, step.dest, TAG))
+        if step.source >= 0 and step.recv[0] < step.recv[1]:
+            yield from _receive(step, carrier, buffer, op, pending if source is None else [])
+    for _, sending in pending:
+        yield from sending
+
+
+def _post(pending: Pending, interval: Interval, sending: Operation) -> None:
+    """Start a send, and note it if it goes on."""
+    if next(sending, None) is not None:
+        pending.append((interval, sending))
+
+
+def _receive(step: Step, carrier: Backend, buffer: torch.Tensor, op: Op | None, pending: Pending) -> Operation:
+    """Receive one message and store it, or reduce it into what is there, once no send reads that any more."""
+    target = buffer[slice(*step.recv)]
+    if not step.reduce:
+        yield from _finish_sends(pending, step.recv)
+        yield from carrier.recv(target, step.source, TAG)
+        return
+    arrived = torch.empty_like(target)
+    yield from carrier.recv(arrived, step.source, TAG)
+    yield from _finish_sends(pending, step.recv)
+    assert op is not None
+    _COMBINE[op](target, arrived)
+
+
+def _finish_sends(pending: Pending, interval: Interval) -> Operation:
+    """Wait for the sends that still read some of an interval."""
+    for entry in list(pending):
+        (start, end), sending = entry
+        if start < interval[1] and interval[0] < end:
+            yield from sending
+            pending.remove(entry)
+
+
+def _locally(step: Step, source: torch.Tensor, buffer: torch.Tensor, op: Op | None) -> None:
+    target, data = buffer[slice(*step.recv)], source[slice(*step.send)]
+    if step.reduce:
+        assert op is not None
+        _COMBINE[op](target, data)
+    else:
+        target.copy_(data)

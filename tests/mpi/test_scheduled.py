@@ -1,0 +1,79 @@
+"""Algorithms over carriers: every dtype, whatever the carrier knows."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed import ReduceOp
+from worlds import COMM, world
+
+import hpccomm
+from hpccomm.errors import OptionError
+from reference import DTYPES, OPS, has_meaning, integers, reduced
+
+pytestmark = pytest.mark.mpi
+
+RANKS, RANK = range(COMM.size), COMM.rank
+BACKENDS = [
+    "ring(mpi4py)",
+    "tree(gloo)",
+    "direct(mpi4py)",
+    "direct(gloo, shots=2)",
+    "halving_doubling(mpi4py)",
+    "recursive_doubling(mpi4py)",
+    "naive(mpi4py)",
+    "van_de_geijn(mpi4py)",
+    "hierarchical(direct(mpi4py), ring(gloo), by=2)",
+    "ring(hierarchical(mpi4py, gloo, by=2))",
+]
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def case(request: pytest.FixtureRequest):
+    with world("A" * COMM.size, request.param) as made:
+        yield made
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_reductions_equal_the_reference(case: hpccomm.World, dtype: torch.dtype) -> None:
+    for op in OPS:
+        for count in (0, 1, 5, 17):
+            if has_meaning(op, dtype):
+                inputs = [integers(rank, count, dtype) for rank in RANKS]
+                tensor = inputs[RANK].clone()
+                options = dist.AllreduceOptions()
+                options.reduceOp = op
+                dist.group.WORLD.allreduce([tensor], options).wait()
+                assert torch.equal(tensor, reduced(op, inputs).to(dtype))
+
+
+def test_bits_are_equal_everywhere(case: hpccomm.World) -> None:
+    tensor = torch.randn(1001, generator=torch.Generator().manual_seed(RANK))
+    dist.all_reduce(tensor)
+    assert all(torch.equal(tensor, other) for other in COMM.allgather(tensor))
+
+
+@pytest.mark.parametrize("count", (0, 1, 7, 1000))
+def test_the_other_collectives(case: hpccomm.World, count: int) -> None:
+    for root in RANKS:
+        tensor = integers(RANK, count, torch.bfloat16)
+        dist.broadcast(tensor, root)
+        assert torch.equal(tensor, integers(root, count, torch.bfloat16))
+    whole = torch.zeros(count * COMM.size, dtype=torch.bool)
+    dist.all_gather_into_tensor(whole, integers(RANK, count, torch.bool))
+    assert torch.equal(whole, torch.cat([integers(rank, count, torch.bool) for rank in RANKS]))
+    inputs = [integers(rank, count * COMM.size, torch.int8) for rank in RANKS]
+    block = torch.zeros(count, dtype=torch.int8)
+    dist.reduce_scatter_tensor(block, inputs[RANK])
+    assert torch.equal(block, reduced(ReduceOp.SUM, inputs).to(torch.int8)[RANK * count : (RANK + 1) * count])
+    uneven = [torch.zeros(rank) for rank in RANKS]
+    dist.group.WORLD.allgather([uneven], [torch.full((RANK,), float(RANK))]).wait()
+    assert all(torch.equal(part, torch.full((rank,), float(rank))) for rank, part in enumerate(uneven))
+    dist.barrier()
+
+
+def test_the_tag_of_schedules_is_refused(case: hpccomm.World) -> None:
+    if "hierarchical" not in case.backend:
+        with pytest.raises(OptionError, match="tag"):
+            dist.group.WORLD.send([torch.ones(1)], 0, 32767)
