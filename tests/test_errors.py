@@ -14,6 +14,7 @@ FAMILY = {
     "NetworkError": RuntimeError,
     "ExpressionError": ValueError,
     "OptionError": ValueError,
+    "ScheduleError": ValueError,
     "BackendError": RuntimeError,
     "UnsupportedError": TypeError,
     "DeadlineError": TimeoutError,

@@ -80,7 +80,8 @@ def bind(expression: Expression, builder: Builder) -> inspect.BoundArguments:
 def _builder(expression: Expression) -> Builder:
     entry = _TABLE.get(expression.name)
     if entry is None and expression.name in ALGORITHMS:
-        return _scheduled(expression.name)
+        scheduled: Builder = import_module("hpccomm.backends.scheduled").builder(expression.name)
+        return scheduled
     if entry is None:
         raise ExpressionError(
             f"build backend {expression}",
@@ -92,14 +93,3 @@ def _builder(expression: Expression) -> Builder:
         module, _, attribute = entry.partition(":")
         entry = _TABLE[expression.name] = getattr(import_module(module), attribute)
     return entry
-
-
-def _scheduled(algorithm: str) -> Builder:
-    """Give the builder of the combinator that runs an algorithm."""
-
-    def scheduled(context: Context, inner: Expression) -> Backend:
-        from hpccomm.backends.scheduled import ScheduledBackend
-
-        return ScheduledBackend(context, inner, algorithm)
-
-    return scheduled

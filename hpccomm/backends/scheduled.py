@@ -6,7 +6,7 @@ that the algorithm does not serve runs by the default one of `hpccomm.algorithms
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -98,6 +98,15 @@ class ScheduledBackend(Backend):
         """Close the carrier."""
         self._carrier.close()
         super().close()
+
+
+def builder(algorithm: str) -> Callable[[Context, Expression], Backend]:
+    """Give the builder of the combinator that runs an algorithm."""
+
+    def build_scheduled(context: Context, inner: Expression) -> Backend:
+        return ScheduledBackend(context, inner, algorithm)
+
+    return build_scheduled
 
 
 def build_direct(context: Context, inner: Expression, *, shots: int = 1) -> Backend:

@@ -84,7 +84,7 @@ def _stale(run: Run, miss: _Miss) -> ScheduleError | None:
 
 def _missing(run: Run, miss: _Miss) -> ScheduleError:
     player, wanted = miss.player, miss.wanted
-    place = f"rank {player.rank}, after its last step {player.number}: element {miss.element}"
+    place = f"rank {player.rank}, after its {player.number + 1} steps: element {miss.element}"
     if miss.value == UNDEFINED:
         return Fault.MISSING.error(run.asked, f"{place} never gets what {of_ranks(wanted.ranks)} must send")
     ranks = run.sums.ranks[miss.value[0]]
