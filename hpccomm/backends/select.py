@@ -6,17 +6,21 @@ from hpccomm.backends.base import Backend
 from hpccomm.backends.context import Context
 from hpccomm.backends.registry import build
 from hpccomm.expression import Expression, parse
+from hpccomm.topology import Topology
 
 
-def choose(context: Context) -> tuple[Expression, str]:
+def choose(topology: Topology, *, has_mpi: bool) -> tuple[Expression, str]:
     """Choose a backend for host tensors; pure, the same on every rank.
+
+    Args:
+        topology: The group's ranks and nodes.
+        has_mpi: Whether MPI connects the ranks.
 
     Returns:
         The expression and the reason for it, as half a sentence.
     """
-    topology = context.topology
-    inside = "mpi4py" if context.communicator is not None else "gloo"
-    why = "MPI started the ranks" if inside == "mpi4py" else "MPI did not start the ranks"
+    inside = "mpi4py" if has_mpi else "gloo"
+    why = "MPI started the ranks" if has_mpi else "MPI did not start the ranks"
     if topology.num_nodes == 1:
         return parse(inside), f"{why}, all on one node"
     if max(topology.sizes) == 1:
@@ -26,4 +30,5 @@ def choose(context: Context) -> tuple[Expression, str]:
 
 def build_auto(context: Context) -> Backend:
     """Build the backend that `choose` names."""
-    return build(choose(context)[0], context)
+    expression, _ = choose(context.topology, has_mpi=context.communicator is not None)
+    return build(expression, context)

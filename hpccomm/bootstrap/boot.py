@@ -24,7 +24,7 @@ from hpccomm.backends.context import Context
 from hpccomm.bootstrap import mpi
 from hpccomm.bootstrap.abort import guard
 from hpccomm.bootstrap.settings import RANK_PID, check_equal, port_asked, settings
-from hpccomm.bootstrap.store import serve
+from hpccomm.bootstrap.store import fresh, serve
 from hpccomm.errors import LaunchError, WorldError
 from hpccomm.exchange import Exchange, MpiExchange, StoreExchange
 from hpccomm.launch import ALONE, LAUNCHERS, Launch, Launcher, detect
@@ -222,7 +222,7 @@ def _first_exchange(
     if joined is None:
         assert launch.rank is not None and launch.size is not None
         joined = _meet(launch.rank, launch.size, timeout_s)
-    apart = PrefixStore(f"hpccomm/boot/{_generation}", joined.store)
+    apart = PrefixStore("boot", fresh(joined.store, joined.size))
     return StoreExchange(apart, joined.rank, joined.size), joined.store
 
 

@@ -14,13 +14,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from hpccomm.backends.c10d import PrefixStore
 from hpccomm.backends.context import Context
 from hpccomm.backends.process_group import NAME, HpccommBackend, HpccommProcessGroup, has_backend_class
 from hpccomm.backends.registry import build
 from hpccomm.backends.runner import Runner
 from hpccomm.bootstrap.agreement import agreed
 from hpccomm.bootstrap.boot import Boot, Joined, boot
+from hpccomm.bootstrap.store import fresh
 from hpccomm.errors import BackendError
 from hpccomm.exchange import agree
 from hpccomm.expression import Expression
@@ -44,15 +44,13 @@ class _Current:
 
     Attributes:
         boot: The boot, or None before the first.
-        of_torch: Whether torch's default group brought it; the next default group brings another one.
+        of_torch: Whether one of torch's groups brought it, and not a world; another default group brings another.
         backend: The expression of the world that stands.
-        default_groups: How many default groups this process has made; torch may bring each the same store.
     """
 
     boot: Boot | None = None
     of_torch: bool = False
     backend: Expression | None = None
-    default_groups: int = 0
 
 
 _current = _Current()
@@ -82,8 +80,7 @@ def create(options: Any, pg_options: object | None) -> HpccommProcessGroup | Hpc
     booted = _boot(options)
     ranks = list(options.global_ranks_in_group) or list(range(booted.topology.world_size))
     name = options.group_id or "world"
-    store = PrefixStore(f"hpccomm/{_current.default_groups}", options.store)
-    control = booted.context(store, ranks, name)
+    control = booted.context(fresh(options.store, len(ranks)), ranks, name)
     control.timeout_s = options.timeout.total_seconds()
     try:
         expression = agreed(control.exchange, lambda: _asked(pg_options))
@@ -95,20 +92,29 @@ def create(options: Any, pg_options: object | None) -> HpccommProcessGroup | Hpc
 
 def _boot(options: Any) -> Boot:
     """Give the boot that stands, or connect the ranks by the store that torch's first group of all ranks brings."""
-    is_default = not options.global_ranks_in_group
-    _current.default_groups += is_default
-    if _current.boot is None or (_current.of_torch and is_default):
-        if not is_default and options.group_size < dist.get_world_size():
+    if not _is_current(_current.boot, options):
+        size = dist.get_world_size() if options.global_ranks_in_group else options.group_size
+        if options.group_size < size:
             raise BackendError(
                 "make hpccomm's first group of some ranks only",
-                found=f"{options.group_size} of {dist.get_world_size()} ranks",
+                found=f"{options.group_size} of {size} ranks",
                 remedy="make the default group, or a group of all ranks, with backend hpccomm first",
                 everywhere=True,
             )
         joined = Joined(options.store, options.group_rank, options.group_size)
         _current.boot = boot(os.environ, timeout_s=options.timeout.total_seconds(), joined=joined)
         _current.of_torch = True
+    assert _current.boot is not None
     return _current.boot
+
+
+def _is_current(booted: Boot | None, options: Any) -> bool:
+    """Tell whether a boot is that of torch's present default group, as far as this process can know."""
+    if booted is None or not _current.of_torch:
+        return booted is not None
+    topology = booted.topology
+    present = (dist.get_rank(), dist.get_world_size()) if options.global_ranks_in_group else None
+    return present == (topology.rank, topology.world_size)
 
 
 def _built(expression: Expression, control: Context, crowded: bool) -> Runner:

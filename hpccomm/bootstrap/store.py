@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from hpccomm.backends.c10d import TCPStore
+from hpccomm.backends.c10d import PrefixStore, Store, TCPStore
 from hpccomm.errors import HpccommError, NetworkError
 from hpccomm.exchange import Exchange
 from hpccomm.network import listen
@@ -55,3 +55,17 @@ def serve(exchange: Exchange, address: str, *, port: int, timeout_s: float) -> t
     host, bound = found
     store = served or TCPStore(host, bound, exchange.size, is_master=False, timeout=limit, wait_for_workers=False)
     return store, (host, bound)
+
+
+def fresh(store: Store, size: int) -> Store:
+    """Give a part of a store without the keys of earlier groups; collective over its ranks.
+
+    Torch counts groups anew after the default group is destroyed, and may bring the same store again. The ranks
+    count their arrivals instead: those of one attempt are all there before the first of the next.
+
+    Args:
+        store: What torch brings for one group.
+        size: How many ranks share it.
+    """
+    attempt = (store.add("hpccomm/arrivals", 1) - 1) // size
+    return PrefixStore(f"hpccomm/{attempt}", store)

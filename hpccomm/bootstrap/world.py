@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from hpccomm.backends.process_group import NAME
+from hpccomm.backends.select import choose
 from hpccomm.bootstrap import environment, plugin
 from hpccomm.bootstrap.abort import guard
 from hpccomm.bootstrap.agreement import agreed
@@ -82,6 +83,8 @@ class World:
             self._take_down()
             raise
         self.backend = _backend_of(self._group)
+        reason = choose(self.topology, has_mpi=booted.communicator is not None)[1]
+        self._reason = f" (auto: {reason})" if expression.name == "auto" else ""
 
     def _make_groups(self, expression: Expression) -> None:
         topology = self.topology
@@ -141,7 +144,7 @@ class World:
         boot = self._boot
         return (
             f"{self.topology}\nlauncher {boot.launch.launcher.name}, MPI {boot.mpi_library}, "
-            f"torch {torch.__version__}\nbackend {self.backend}"
+            f"torch {torch.__version__}\nbackend {self.backend}{self._reason}"
         )
 
     def __enter__(self) -> World:
