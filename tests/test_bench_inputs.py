@@ -22,6 +22,7 @@ from hpccomm.bench.inputs import (
     reduced,
 )
 from hpccomm.bench.options import DTYPES, OPS
+from hpccomm.bench.plan import Table
 
 ALL_DTYPES = [getattr(torch, name) for name in sorted(set(DTYPES.values()))]
 ALL_OPS = sorted(set(OPS.values()))
@@ -97,55 +98,98 @@ def test_random_sums_are_within_the_bound_and_not_far(dtype: torch.dtype, ranks:
     assert torch.equal(narrower, bound / ranks)
 
 
-def run_by_hand(cases: list[Case], collective: str, op: str | None) -> None:
+def cases_of(collective: str, ranks: int, count: int, *, op: str | None = None, place: str | None = None) -> list[Case]:
+    """Give the case of every rank, in the usual place unless another one is named."""
+    made = COLLECTIVES[collective]
+    table = Table(made, "float32", op, place or next(iter(made.places), None))
+    return [Case(table, rank=rank, ranks=ranks, count=count) for rank in range(ranks)]
+
+
+def run_by_hand(cases: list[Case]) -> None:
     """Do what the collective does, in float64, on the tensors of all ranks."""
-    sources = torch.stack([case._source.double() for case in cases])
-    if op:
-        whole = {"sum": sources.sum, "avg": sources.mean, "max": sources.amax}[op](0)
+    table = cases[0].table
+    sources = torch.stack([case.source.double() for case in cases])
+    if table.op:
+        whole = {"sum": sources.sum, "avg": sources.mean, "max": sources.amax}[table.op](0)
     for rank, case in enumerate(cases):
         result = {
             "all_reduce": lambda: whole,
             "broadcast": lambda: sources[0],
             "all_gather": lambda: sources.flatten(),
             "reduce_scatter": lambda: whole.chunk(len(cases))[rank],  # noqa: B023 - called at once
-        }[collective]()
-        case._output.copy_(result)
+            "sendrecv": lambda: sources[rank - 1],  # noqa: B023 - called at once
+        }[table.collective.name]()
+        case.output.copy_(result)
 
 
 def every_data(case: Case) -> list[Data]:
     return [data for data in (case.integers, case.random) if data]
 
 
-@pytest.mark.parametrize(("collective", "ranks"), [*product(COLLECTIVES, [1, 2, 3])])
+WITH_DATA = [(name, place) for name, collective in COLLECTIVES.items() for place in collective.places]
+
+
+@pytest.mark.parametrize(("collective", "place"), WITH_DATA)
+@pytest.mark.parametrize("ranks", [1, 2, 3])
 @pytest.mark.parametrize("share", [1, 7, 300, 251])
-def test_cases_accept_what_is_right_and_see_what_is_wrong(collective: str, ranks: int, share: int) -> None:
+def test_cases_accept_what_is_right_and_see_what_is_wrong(collective: str, place: str, ranks: int, share: int) -> None:
     for op in ("sum", "avg", "max") if COLLECTIVES[collective].reduces else (None,):
-        cases = [
-            Case(COLLECTIVES[collective], op, torch.float32, rank=rank, ranks=ranks, count=share * ranks)
-            for rank in range(ranks)
-        ]
+        cases = cases_of(collective, ranks, share * ranks, op=op, place=place)
         for which in range(len(every_data(cases[0]))):
             for case in cases:
                 case.fill(every_data(case)[which])
-            if not COLLECTIVES[collective].in_place:
-                assert all(case.count_wrong(every_data(case)[which]) == len(case._output) for case in cases)
-            run_by_hand(cases, collective, op)
+            if place == "out":
+                assert all(case.count_wrong(every_data(case)[which]) == len(case.output) for case in cases)
+            run_by_hand(cases)
             for case in cases:
                 assert case.count_wrong(every_data(case)[which]) == 0
-                case._output[-1] += 1
+                case.output[-1] += 1
                 assert case.count_wrong(every_data(case)[which]) == 1
 
 
+@pytest.mark.parametrize(
+    ("collective", "place", "source", "output"),
+    [
+        ("all_reduce", "in", [0, 6], [0, 6]),
+        ("broadcast", "in", [0, 6], [0, 6]),
+        ("all_gather", "in", [2, 4], [0, 6]),
+        ("reduce_scatter", "in", [0, 6], [2, 4]),
+        ("all_reduce", "out", [0, 6], None),
+        ("all_gather", "out", [0, 2], None),
+        ("reduce_scatter", "out", [0, 6], None),
+        ("sendrecv", "out", [0, 6], None),
+    ],
+)
+def test_in_place_a_share_is_the_ranks_own_part_of_the_whole(
+    collective: str, place: str, source: list[int], output: list[int] | None
+) -> None:
+    case = cases_of(collective, 3, 6, op="sum" if COLLECTIVES[collective].reduces else None, place=place)[1]
+    if output is None:
+        assert case.source.numel() == source[1] - source[0]
+        assert case.source.untyped_storage().data_ptr() != case.output.untyped_storage().data_ptr()
+        return
+    whole = max(case.source, case.output, key=torch.Tensor.numel)
+    for tensor, (start, end) in ((case.source, source), (case.output, output)):
+        assert tensor.data_ptr() == whole[start:].data_ptr()
+        assert tensor.numel() == end - start
+
+
+def test_a_barrier_has_nothing_to_compare() -> None:
+    for case in cases_of("barrier", 2, 0):
+        case.fill(case.integers)
+        assert case.count_wrong(case.integers) == case.output.numel() == 0
+        assert case.random is None
+
+
 def test_swapped_blocks_are_wrong() -> None:
-    for name in ("all_gather", "reduce_scatter"):
-        op = "sum" if name == "reduce_scatter" else None
-        cases = [Case(COLLECTIVES[name], op, torch.int32, rank=rank, ranks=2, count=512) for rank in range(2)]
+    for name, op in (("all_gather", None), ("reduce_scatter", "sum")):
+        cases = cases_of(name, 2, 512, op=op)
         for case in cases:
             case.fill(case.integers)
-        run_by_hand(cases, name, op)
-        halves: list[Tensor] = [case._output.clone() for case in cases]
+        run_by_hand(cases)
+        halves: list[Tensor] = [case.output.clone() for case in cases]
         if name == "all_gather":
-            cases[0]._output.copy_(halves[0].roll(256))
+            cases[0].output.copy_(halves[0].roll(256))
         else:
-            cases[0]._output.copy_(halves[1])
+            cases[0].output.copy_(halves[1])
         assert cases[0].count_wrong(cases[0].integers) > 200

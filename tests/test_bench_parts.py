@@ -7,9 +7,10 @@ import sys
 
 import pytest
 
-from hpccomm.bench.candidates import defaults, near_root
-from hpccomm.bench.measure import Attempt, Verdict, judge
+from hpccomm.bench.candidates import Column, defaults, different, near_root, over_leaves
+from hpccomm.bench.interrupt import last_words
 from hpccomm.bench.progress import Progress
+from hpccomm.bench.verdict import Attempt, Verdict, judge, left_early
 from hpccomm.errors import BackendError, DeadlineError
 from hpccomm.topology import Topology
 
@@ -52,18 +53,52 @@ FINE = [3.0, 5.0]
 @pytest.mark.parametrize(
     ("attempts", "expected"),
     [
-        ([Attempt([3.0, 5.0]), Attempt([4.0, 1.0])], Verdict([4.0, 5.0], 0)),
-        ([Attempt(FINE, wrong=1), Attempt(FINE, wrong=2)], Verdict(FINE, 3)),
-        ([Attempt(FINE), Attempt([3.0], error=BROKEN)], Verdict([], 0, "rank 1: all_reduce: a broken cable")),
+        ([Attempt([3.0, 5.0]), Attempt([4.0, 1.0])], Verdict([4.0, 5.0], [1.0, 4.0], 0)),
+        ([Attempt(FINE, wrong=1), Attempt(FINE, wrong=2)], Verdict(FINE, [0.0, 0.0], 3)),
+        ([Attempt(FINE), Attempt([3.0], error=BROKEN)], Verdict([], [], 0, "rank 1: all_reduce: a broken cable")),
         ([Attempt([], error=deadline(0)), Attempt([], error=BROKEN)],
-         Verdict([], 0, "rank 1: all_reduce: a broken cable")),
+         Verdict([], [], 0, "rank 1: all_reduce: a broken cable")),
         ([Attempt([], error=deadline(0)), Attempt([], error=deadline(1))],
-         Verdict([], 0, "rank 0: all_reduce: waited 2 s on rank 0")),
-        ([Attempt([], error=BROKEN), Attempt([], error=BROKEN)], Verdict([], 0, "all_reduce: a broken cable")),
+         Verdict([], [], 0, "rank 0: all_reduce: waited 2 s on rank 0")),
+        ([Attempt([], error=BROKEN), Attempt([], error=BROKEN)], Verdict([], [], 0, "all_reduce: a broken cable")),
     ],
 )  # fmt: skip
 def test_verdict_of_all_ranks(attempts: list[Attempt], expected: Verdict) -> None:
     assert judge(attempts) == expected
+
+
+@pytest.mark.parametrize(
+    ("starts", "times_us", "hosts", "expected"),
+    [
+        ([[1.0, 5.0], [1.1, 5.1]], [[2e5, 2e5], [1e5, 1e5]], [0, 0], 0),
+        ([[1.0, 5.0], [1.1, 5.3]], [[2e5, 2e5], [1e5, 1e5]], [0, 0], 1),  # the first left at 5.2
+        ([[1.0, 5.0], [9.0, 0.0]], [[1.0, 1.0], [1.0, 1.0]], [0, 0], 2),
+        ([[1.0, 5.0], [9.0, 0.0]], [[1.0, 1.0], [1.0, 1.0]], [0, 1], 0),
+        ([[1.0], [1.1], [7.0], [8.0]], [[2e5], [1e5], [1.0], [1.0]], [0, 0, 1, 1], 1),
+    ],
+)
+def test_a_barrier_that_does_not_wait_is_found_out_on_each_host(
+    starts: list[list[float]], times_us: list[list[float]], hosts: list[int], expected: int
+) -> None:
+    attempts = [Attempt(times, begun) for begun, times in zip(starts, times_us, strict=True)]
+    assert left_early(attempts, hosts) == expected
+
+
+def test_algorithms_run_over_every_leaf_that_works() -> None:
+    over_gloo = ["ring(gloo)", "tree(gloo)"]
+    assert over_leaves(["ring", "tree"], has_mpi=True) == ["ring(mpi4py)", "tree(mpi4py)", *over_gloo]
+    assert over_leaves(["ring", "tree"], has_mpi=False) == over_gloo
+
+
+def test_a_backend_that_is_named_twice_has_one_column() -> None:
+    asked, by_algorithm = Column("ring(gloo)", required=True), Column("ring(gloo)")
+    assert different([asked, Column("gloo"), by_algorithm]) == [asked, Column("gloo")]
+
+
+def test_last_words_say_what_is_left() -> None:
+    assert last_words("SIGINT", 0) == "interrupted by SIGINT; no row was measured"
+    assert last_words("SIGTERM", 1) == "interrupted by SIGTERM; 1 row is complete"
+    assert last_words("SIGINT", 12) == "interrupted by SIGINT; 12 rows are complete"
 
 
 def test_progress_line_is_overwritten_and_erased(monkeypatch: pytest.MonkeyPatch) -> None:

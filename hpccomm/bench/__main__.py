@@ -10,8 +10,11 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 
-from hpccomm.bench.options import Options, parse
+from hpccomm.bench import compare, compare_report, interrupt
+from hpccomm.bench.arguments import parse
+from hpccomm.bench.options import Options
 from hpccomm.bench.progress import Progress
+from hpccomm.bench.screen import Screen
 from hpccomm.bench.terminal import is_terminal
 from hpccomm.errors import LaunchError, OptionError
 from hpccomm.launch import Launch, detect
@@ -34,9 +37,12 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         with redirect_stdout(sys.stdout if speaks else io.StringIO()):
             options = parse(argv)
+        screen = _screen(options, launch)
+        if len(options.compare) == 2:
+            return _compare(options, screen)
     except OptionError as error:
         return _refuse(error, speaks)
-    return _run(options, launch, shlex.join(("python", "-m", "hpccomm.bench", *argv)))
+    return _run(options, launch, screen, shlex.join(("python", "-m", "hpccomm.bench", *argv)))
 
 
 def _refuse(error: OptionError, speaks: bool) -> int:
@@ -47,17 +53,32 @@ def _refuse(error: OptionError, speaks: bool) -> int:
     return 2
 
 
-def _run(options: Options, launch: Launch, command_line: str) -> int:
+def _screen(options: Options, launch: Launch) -> Screen:
     has_launcher = launch.uses_mpi and launch.size is not None
     speaks = launch.hint_rank == 0
     shows = options.progress == "on" or (options.progress == "auto" and is_terminal(2, has_launcher=has_launcher))
-    progress = Progress(enabled=speaks and shows)
-    progress.show(f"starting {launch.size or 1} rank{'s' * ((launch.size or 1) > 1)} ...")
+    bold = not os.environ.get("NO_COLOR") and is_terminal(1, has_launcher=has_launcher)
+    return Screen(Progress(enabled=speaks and shows), speaks=speaks, bold=bold)
+
+
+def _compare(options: Options, screen: Screen) -> int:
+    """Compare two files; only the rank that speaks has an opinion, so that no other one ends before it."""
+    if not screen.speaks:
+        return 0
+    old, new = map(compare.load, options.compare)
+    compare.refuse_strangers(old, new.name, new.results)
+    found = compare.compare(old.results, new.results)
+    screen.say(compare_report.lines(found, old, new, tolerance=options.tolerance, strong=screen.strong))
+    return int(found.fails(options.tolerance))
+
+
+def _run(options: Options, launch: Launch, screen: Screen, command_line: str) -> int:
+    interrupt.watch(screen)
+    screen.progress.show(f"starting {launch.size or 1} rank{'s' * ((launch.size or 1) > 1)} ...")
     from hpccomm.bench.session import run
 
-    bold = not os.environ.get("NO_COLOR") and is_terminal(1, has_launcher=has_launcher)
-    status = run(options, launch, progress, command_line=command_line, bold=bold)
-    progress.clear()
+    status = run(options, launch, screen, command_line=command_line)
+    screen.progress.clear()
     return status
 
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 
 FEWEST = 5
 MOST = 50
-_FIXED = 65536  # a call's fixed part takes about as long as so many bytes: a guess until two sizes are known
+_FIXED = 65536
 
 
 class Budget:
-    """The time for measuring, from now on.
+    """The time for measuring one table, from now on.
 
     Args:
         total_s: Seconds.
@@ -24,6 +24,7 @@ class Budget:
 
     def __init__(self, total_s: float, asked: int | None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._asked, self._clock = asked, clock
+        self._total_s = total_s
         self._end = clock() + total_s
         self._costs: list[tuple[int, float]] = []
         self._started = self._timed_from = clock()
@@ -33,6 +34,11 @@ class Budget:
     def left_s(self) -> float:
         """Seconds left, 0 if there are none."""
         return max(0.0, self._end - self._clock())
+
+    @property
+    def used_s(self) -> float:
+        """Seconds that were used, which may be more than there were."""
+        return self._total_s - (self._end - self._clock())
 
     def estimate(self, size: int) -> float:
         """Give the seconds that a size will take with the fewest repetitions; 0 where nothing is known yet."""
@@ -83,13 +89,15 @@ def predict(costs: Sequence[tuple[int, float]], size: int) -> float:
         size: The size that comes next.
 
     Returns:
-        No less than the last one's seconds, nor more than those times the growth of the size; 0 if none was before.
+        No less than the last one's seconds, nor more than if a call's fixed part took as long as `_FIXED` bytes; so
+        two small sizes that differ by chance rule nothing out. 0 if no size was before.
     """
     if not costs:
         return 0.0
     last, seconds = costs[-1]
+    most = seconds * (_FIXED + size) / (_FIXED + last)
     if len(costs) == 1:
-        return seconds * (_FIXED + size) / (_FIXED + last)
+        return most
     before, seconds_before = costs[-2]
     slope = max(0.0, seconds - seconds_before) / (last - before)
-    return min(seconds + slope * (size - last), seconds * size / last)
+    return min(seconds + slope * (size - last), most)

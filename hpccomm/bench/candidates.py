@@ -27,11 +27,13 @@ class Column:
 
     Attributes:
         expression: The backend.
+        required: Whether the user named it, so that not to measure it is a failure.
         group: Its torch group, None if it could not be built.
         dropped: Why it takes no part, or no longer; None while it does.
     """
 
     expression: str
+    required: bool = False
     group: Any = None
     dropped: str | None = None
 
@@ -61,39 +63,57 @@ def near_root(ranks: int) -> int:
     return min(divisors, key=lambda number: abs(number - root)) if divisors else round(root)
 
 
+def over_leaves(algorithms: Sequence[str], *, has_mpi: bool) -> list[str]:
+    """Give each algorithm over each leaf that moves data here: ``ring(mpi4py)``, ``tree(mpi4py)``, ``ring(gloo)``."""
+    leaves = ["mpi4py"] * has_mpi + ["gloo"]
+    return [f"{algorithm}({leaf})" for leaf in leaves for algorithm in algorithms]
+
+
 def read(exchange: Exchange, texts: Sequence[str]) -> list[Column]:
-    """Read expressions; a file is read by rank 0 alone, for all. Collective.
+    """Read the user's expressions; a file is read by rank 0 alone, for all. Collective.
 
     Returns:
         A column for each different backend, dropped if its file holds none.
     """
     columns = [_read(text) for text in texts] if exchange.rank == 0 else []
-    shared: list[Column] = exchange.all_gather(columns)[0]
-    return list({column.expression: column for column in shared}.values())
+    return different(exchange.all_gather(columns)[0])
+
+
+def different(columns: Sequence[Column]) -> list[Column]:
+    """Give the first column of each backend."""
+    found: dict[str, Column] = {}
+    for column in columns:
+        found.setdefault(column.expression, column)
+    return list(found.values())
 
 
 def _read(text: str) -> Column:
     try:
-        return Column(str(load(text, source="--backend")))
+        return Column(str(load(text, source="--backend")), required=True)
     except HpccommError as error:
-        return Column(text, dropped=error.summary)
+        return Column(text, required=True, dropped=error.summary)
 
 
-def build(columns: Sequence[Column], *, start_s: float, timeout_s: float) -> None:
-    """Make each column's group, or note why there is none; collective.
+def build(columns: Sequence[Column], *, timeout_s: float) -> None:
+    """Make the group of each column that takes part and has none, or note why it cannot be made; collective.
 
     Args:
         columns: The columns.
-        start_s: Deadline in seconds for making a group.
-        timeout_s: Deadline in seconds of its operations.
+        timeout_s: Deadline in seconds of making a group and of its operations.
     """
     for column in columns:
-        if column.dropped is not None:
+        if column.dropped is not None or column.group is not None:
             continue
         try:
             options = Options(column.expression)
-            limit = timedelta(seconds=start_s)
-            column.group = dist.new_group(timeout=limit, backend=NAME, pg_options=options)
-            column.group.set_timeout(timedelta(seconds=timeout_s))
+            column.group = dist.new_group(timeout=timedelta(seconds=timeout_s), backend=NAME, pg_options=options)
         except HpccommError as error:
             column.dropped = error.summary
+
+
+def revive(columns: Sequence[Column], *, timeout_s: float) -> None:
+    """Make new groups for those columns that were dropped, whose groups may be dead; collective."""
+    for column in columns:
+        if column.dropped is not None:
+            column.group = column.dropped = None
+    build(columns, timeout_s=timeout_s)

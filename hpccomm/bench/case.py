@@ -11,9 +11,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from hpccomm.bench import inputs
-from hpccomm.bench.collectives import Collective
+from hpccomm.bench.collectives import IN
+from hpccomm.bench.plan import Table
 
-_OPS = {
+OPERATORS = {
     "sum": dist.ReduceOp.SUM,
     "prod": dist.ReduceOp.PRODUCT,
     "min": dist.ReduceOp.MIN,
@@ -28,7 +29,7 @@ class Data:
 
     Attributes:
         source: Pattern of this rank's input.
-        blocks: Patterns of the output's equal blocks.
+        blocks: Patterns of the output's equal blocks; none if there is nothing to compare.
         bound: How far an element may be from its pattern's; None for not at all.
     """
 
@@ -41,42 +42,55 @@ class Case:
     """One collective of one size on this rank; every backend runs it on the same memory.
 
     Args:
-        collective: The collective.
-        op: The operator, None for collectives without.
-        dtype: The dtype of the elements.
+        table: The collective, its operator, dtype and place.
         rank: This rank of the groups that run it.
         ranks: Their number of ranks.
         count: Elements of the larger tensor.
+
+    Attributes:
+        table: As given.
+        source: The input; in place, the output itself or this rank's share of it.
+        output: The output; in place, the input itself or this rank's share of it.
+        integers: Input and expected output that are compared for equality.
+        random: Input and expected output that are compared within a bound, for sums and averages of floats.
     """
 
-    def __init__(
-        self, collective: Collective, op: str | None, dtype: torch.dtype, *, rank: int, ranks: int, count: int
-    ) -> None:
-        share = count // ranks
-        self._collective = collective
-        self._op = _OPS[op or "sum"]
-        self._output = torch.empty(share if collective.keeps_share else count, dtype=dtype)
-        self._source = self._output
-        if not collective.in_place:
-            self._source = torch.empty(share if collective.sends_share else count, dtype=dtype)
-        table = inputs.integers(op, ranks, inputs.Range.of(dtype))
-        reduced = inputs.reduced(op, table)
-        self.integers = Data(table[rank], collective.expected(list(table), reduced, rank, share))
+    def __init__(self, table: Table, *, rank: int, ranks: int, count: int) -> None:
+        self.table = table
+        collective, op, share = table.collective, table.op, count // ranks
+        dtype: torch.dtype = getattr(torch, table.dtype)
+        self._op = OPERATORS[op or "sum"]
+        self.output = torch.empty(share if collective.keeps_share else count, dtype=dtype)
+        self.source = torch.empty(share if collective.sends_share else count, dtype=dtype)
+        if table.place == IN:
+            self._share_memory(rank)
+        values = inputs.integers(op, ranks, inputs.Range.of(dtype))
+        reduced = inputs.reduced(op, values)
+        self.integers = Data(values[rank], collective.expected(list(values), reduced, rank, share))
         self.random: Data | None = None
         if op is not None and inputs.has_random_check(op, dtype):
             expected = [collective.expected((), row, rank, share) for row in inputs.random_sum(op, ranks, dtype)]
             self.random = Data(inputs.random_row(rank, dtype), *expected)
 
+    def _share_memory(self, rank: int) -> None:
+        sent, kept = self.source.numel(), self.output.numel()
+        if sent < kept:
+            self.source = self.output[rank * sent : (rank + 1) * sent]
+        elif kept < sent:
+            self.output = self.source[rank * kept : (rank + 1) * kept]
+        else:
+            self.source = self.output
+
     def fill(self, data: Data) -> None:
-        """Put the input in place, and into an output of its own what differs from the result everywhere."""
-        inputs.fill(self._source, data.source)
-        if not self._collective.in_place:
+        """Put the input in place, and first into the rest of an output what differs from the result everywhere."""
+        if self.source is not self.output:
             for block, pattern in self._blocks(data):
                 inputs.fill(block, pattern - 1)
+        inputs.fill(self.source, data.source)
 
     def run(self, group: Any) -> None:
         """Run the collective on a group."""
-        self._collective.call(dist, self._output, self._source, self._op, group)
+        self.table.collective.call(dist, self.output, self.source, self._op, group)
 
     def count_wrong(self, data: Data) -> int:
         """Count the elements of the output that are not what they must be."""
@@ -87,4 +101,6 @@ class Case:
         )
 
     def _blocks(self, data: Data) -> list[tuple[Tensor, Tensor]]:
-        return list(zip(self._output.chunk(len(data.blocks)), data.blocks, strict=True))
+        if not data.blocks:
+            return []
+        return list(zip(self.output.chunk(len(data.blocks)), data.blocks, strict=True))

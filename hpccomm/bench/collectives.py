@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Call = Callable[[Any, "Tensor", "Tensor", Any, Any], Any]
-"""(torch.distributed, output, source, operator, group) -> anything; in place, source is output."""
+"""(torch.distributed, output, source, operator, group) -> anything; in place, source shares the output's memory."""
 
 Expected = Callable[[Sequence["Tensor"], "Tensor", int, int], "Sequence[Tensor]"]
-"""(inputs of all ranks, their reduction, rank, elements a rank) -> the output, as equal blocks.
+"""(inputs of all ranks, their reduction, rank, elements a rank) -> the output, as equal blocks; none if unchecked.
 
 Inputs and blocks are patterns: what a tensor holds over and over from its start.
 """
+
+IN, OUT = "in", "out"
 
 
 @dataclass(frozen=True)
@@ -31,30 +33,44 @@ class Collective:
         name: As torch and NCCL spell it.
         call: Starts it and waits for its end.
         expected: What must stand in the output.
+        places: `IN` where the tensors may share memory, `OUT` where they may not; the usual one first. A collective
+            without data has none.
         formula: The busbw factor as text; n is the number of ranks.
-        factor: The busbw factor for n ranks.
+        factor: The busbw factor for n ranks; None where there is no data.
         reduces: Whether an operator is applied.
         sends_share: Whether the input is one n-th of the size.
         keeps_share: Whether the output is one n-th of the size.
+        copies: Whether out of place is a copy into the output, then the call in place: torch has no other call.
+        to_next: Whether each rank only sends to the next one.
+        fewest_ranks: How many ranks it needs.
     """
 
     name: str
     call: Call
     expected: Expected
-    formula: str
-    factor: Callable[[int], float]
+    places: tuple[str, ...] = ()
+    formula: str = ""
+    factor: Callable[[int], float] | None = None
     reduces: bool = False
     sends_share: bool = False
     keeps_share: bool = False
+    copies: bool = False
+    to_next: bool = False
+    fewest_ranks: int = 1
 
     @property
-    def in_place(self) -> bool:
-        """Whether the output overwrites the input."""
-        return not (self.sends_share or self.keeps_share)
+    def has_data(self) -> bool:
+        """Whether it moves anything; otherwise all it does is to wait for all ranks."""
+        return bool(self.places)
+
+    @property
+    def has_shares(self) -> bool:
+        """Whether a tensor is one n-th of the size."""
+        return self.sends_share or self.keeps_share
 
     def bus_factor(self, ranks: int) -> float | None:
-        """Give bytes on the bus over bytes of the operation; None for one rank, which has no bus."""
-        return self.factor(ranks) if ranks > 1 else None
+        """Give bytes on the bus over bytes of the operation; None for one rank, which has no bus, or without data."""
+        return self.factor(ranks) if self.factor and ranks > 1 else None
 
 
 def _all_gather(dist: Any) -> Any:
@@ -66,28 +82,53 @@ def _reduce_scatter(dist: Any) -> Any:
     return getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 
+def _filled(output: Tensor, source: Tensor) -> Tensor:
+    """Give the output with the input in it, copied there unless it is the same tensor."""
+    return output if output is source else output.copy_(source)
+
+
+def _broadcast(dist: Any, output: Tensor, source: Tensor, group: Any) -> None:
+    if output is not source and dist.get_rank(group) == 0:
+        output.copy_(source)
+    dist.broadcast(output, 0, group)
+
+
+def _sendrecv(dist: Any, output: Tensor, source: Tensor, group: Any) -> None:
+    """Send to the next rank of the ring and receive from the one before, both at once."""
+    rank, ranks = dist.get_rank(group), dist.get_world_size(group)
+    received = dist.irecv(output, (rank - 1) % ranks, group)
+    sent = dist.isend(source, (rank + 1) % ranks, group)
+    received.wait()
+    sent.wait()
+
+
 COLLECTIVES = {
     collective.name: collective
     for collective in (
         Collective(
             "all_reduce",
-            call=lambda dist, output, source, op, group: dist.all_reduce(output, op, group),
+            call=lambda dist, output, source, op, group: dist.all_reduce(_filled(output, source), op, group),
             expected=lambda inputs, reduced, rank, share: [reduced],
+            places=(IN, OUT),
             formula="2(n-1)/n",
             factor=lambda n: 2 * (n - 1) / n,
             reduces=True,
+            copies=True,
         ),
         Collective(
             "broadcast",
-            call=lambda dist, output, source, op, group: dist.broadcast(output, 0, group),
+            call=lambda dist, output, source, op, group: _broadcast(dist, output, source, group),
             expected=lambda inputs, reduced, rank, share: [inputs[0]],
+            places=(IN, OUT),
             formula="1",
             factor=lambda n: 1.0,
+            copies=True,
         ),
         Collective(
             "all_gather",
             call=lambda dist, output, source, op, group: _all_gather(dist)(output, source, group),
             expected=lambda inputs, reduced, rank, share: inputs,
+            places=(OUT, IN),
             formula="(n-1)/n",
             factor=lambda n: (n - 1) / n,
             sends_share=True,
@@ -96,10 +137,26 @@ COLLECTIVES = {
             "reduce_scatter",
             call=lambda dist, output, source, op, group: _reduce_scatter(dist)(output, source, op, group),
             expected=lambda inputs, reduced, rank, share: [reduced.roll(-rank * share)],
+            places=(OUT, IN),
             formula="(n-1)/n",
             factor=lambda n: (n - 1) / n,
             reduces=True,
             keeps_share=True,
+        ),
+        Collective(
+            "sendrecv",
+            call=lambda dist, output, source, op, group: _sendrecv(dist, output, source, group),
+            expected=lambda inputs, reduced, rank, share: [inputs[rank - 1]],
+            places=(OUT,),
+            formula="1",
+            factor=lambda n: 1.0,
+            to_next=True,
+            fewest_ranks=2,
+        ),
+        Collective(
+            "barrier",
+            call=lambda dist, output, source, op, group: dist.barrier(group),
+            expected=lambda inputs, reduced, rank, share: [],
         ),
     )
 }

@@ -10,48 +10,21 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import torch.distributed as dist
 
 from hpccomm.bench.candidates import Column
 from hpccomm.bench.case import Case
-from hpccomm.bench.metrics import slowest, summarize
-from hpccomm.bench.rows import Cell, State
-from hpccomm.errors import BackendError, DeadlineError, HpccommError
+from hpccomm.bench.rows import Cell
+from hpccomm.bench.verdict import Attempt, Verdict, judge, left_early
+from hpccomm.errors import BackendError, HpccommError
 from hpccomm.exchange import Exchange, MpiExchange
 
 Barrier = Callable[[], object]
 
-
-@dataclass
-class Attempt:
-    """What one rank saw of one backend.
-
-    Attributes:
-        times_us: Of each call.
-        wrong: Elements that were wrong.
-        error: What ended it, or None.
-    """
-
-    times_us: list[float]
-    wrong: int = 0
-    error: HpccommError | None = None
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What all ranks saw of one backend.
-
-    Attributes:
-        times_us: Of each call, the maximum over ranks; empty after an error.
-        wrong: Elements that were wrong, over all ranks.
-        error: The cause on one line, or None.
-    """
-
-    times_us: list[float]
-    wrong: int
-    error: str | None = None
+_WRONG = "wrong elements over all ranks {} the timed calls"
+_EARLY = "calls that a rank left before another one of its host had come"
 
 
 def make_barrier(exchange: Exchange, *, crowded: bool) -> Barrier:
@@ -77,33 +50,21 @@ def make_barrier(exchange: Exchange, *, crowded: bool) -> Barrier:
     return polled
 
 
-def judge(attempts: Sequence[Attempt]) -> Verdict:
-    """Make one verdict of all ranks' attempts, in rank order.
-
-    An error other than a passed deadline is taken for the cause: the others may only have waited.
-    """
-    wrong = sum(attempt.wrong for attempt in attempts)
-    errors = [(rank, attempt.error) for rank, attempt in enumerate(attempts) if attempt.error is not None]
-    if not errors:
-        return Verdict(slowest([attempt.times_us for attempt in attempts]), wrong)
-    rank, error = min(errors, key=lambda found: (isinstance(found[1], DeadlineError), found[0]))
-    alike = len({str(other) for _, other in errors}) == 1 and len(errors) == len(attempts)
-    text = error.summary if alike else f"rank {rank}: {error.summary}"
-    return Verdict([], wrong, text)
-
-
 class Meter:
     """Measures cases on this rank, together with all others.
 
     Args:
         exchange: Reaches all ranks.
         barrier: Waits for all ranks.
+        hosts: Host of each rank.
         check: Whether results are compared.
         warmup_iters: Calls before the timed ones.
     """
 
-    def __init__(self, exchange: Exchange, barrier: Barrier, *, check: bool, warmup_iters: int) -> None:
-        self._exchange, self._barrier = exchange, barrier
+    def __init__(
+        self, exchange: Exchange, barrier: Barrier, hosts: Sequence[int], *, check: bool, warmup_iters: int
+    ) -> None:
+        self._exchange, self._barrier, self._hosts = exchange, barrier, hosts
         self._check, self._warmup_iters = check, warmup_iters
 
     def measure(
@@ -129,17 +90,20 @@ class Meter:
         for column in columns:
             show(f"warm-up of {column.expression}")
             before[column.expression] = self._warm_up(case, column)
-        timed = [column for column in columns if _is_right(before[column.expression])]
+        timed = [column for column in columns if before[column.expression].is_right]
         round_s = sum(before[column.expression].times_us[-1] for column in timed) / 1e6
         repetitions = self._exchange.all_gather(choose(round_s))[0]
         after = self._repeat(case, timed, repetitions, show)
-        cells = {name: _cell(name, verdict, self._check, "before") for name, verdict in before.items()}
-        cells |= {name: _cell(name, verdict, self._check, "after") for name, verdict in after.items()}
-        return cells
+        late_fault = _WRONG.format("after") if case.table.collective.has_data else _EARLY
+        return {
+            name: verdict.cell(name, check=self._check, fault=fault)
+            for verdicts, fault in ((before, _WRONG.format("before")), (after, late_fault))
+            for name, verdict in verdicts.items()
+        }
 
     def _warm_up(self, case: Case, column: Column) -> Verdict:
         checks = [data for data in (case.integers, case.random) if data and self._check]
-        attempt = Attempt([])
+        attempt = Attempt()
 
         def once(number: int) -> None:
             start = time.perf_counter()
@@ -158,19 +122,26 @@ class Meter:
         self, case: Case, columns: Sequence[Column], repetitions: int, show: Callable[[str], None]
     ) -> dict[str, Verdict]:
         """Time the backends in turn: A B C A B C; after its last call the result is checked once more."""
-        attempts = {column.expression: Attempt([]) for column in columns}
+        attempts = {column.expression: Attempt() for column in columns}
         for repetition in range(repetitions):
             show(f"repetition {repetition + 1} of {repetitions}")
             for column in columns:
                 self._time(case, column, attempts[column.expression], check=repetition == repetitions - 1)
         gathered = self._exchange.all_gather(attempts)
-        return {name: judge([of_rank[name] for of_rank in gathered]) for name in attempts}
+        return {name: self._judge(case, [of_rank[name] for of_rank in gathered]) for name in attempts}
+
+    def _judge(self, case: Case, attempts: Sequence[Attempt]) -> Verdict:
+        verdict = judge(attempts)
+        if case.table.collective.has_data or not self._check:
+            return verdict
+        return replace(verdict, wrong=left_early(attempts, self._hosts))
 
     def _time(self, case: Case, column: Column, attempt: Attempt, *, check: bool) -> None:
         def once() -> None:
             start = time.perf_counter()
             case.run(column.group)
             attempt.times_us.append((time.perf_counter() - start) * 1e6)
+            attempt.starts_s.append(start)
 
         case.fill(case.integers)
         self._barrier()
@@ -189,16 +160,3 @@ def _error_of(action: Callable[..., None], *arguments: int) -> HpccommError | No
     except Exception as error:
         return BackendError("run the operation", found=f"{type(error).__name__}: {error}", remedy="see there")
     return None
-
-
-def _is_right(verdict: Verdict) -> bool:
-    return verdict.error is None and verdict.wrong == 0
-
-
-def _cell(backend: str, verdict: Verdict, check: bool, when: str) -> Cell:
-    if verdict.error is not None:
-        return Cell(backend, State.FAILED, error=verdict.error)
-    if verdict.wrong:
-        error = f"{verdict.wrong} wrong elements over all ranks, {when} the timed calls"
-        return Cell(backend, State.WRONG, wrong=verdict.wrong, error=error)
-    return Cell(backend, State.MEASURED, summarize(verdict.times_us), 0 if check else None)

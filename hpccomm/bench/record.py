@@ -1,81 +1,87 @@
-"""The results as JSON: one file that is whole and valid after every row."""
+"""The files that results are written to, row by row: JSON, valid after every row, and CSV."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from hpccomm.bench.environment import Environment
-from hpccomm.bench.metrics import algbw_gbps, busbw_gbps
-from hpccomm.bench.rows import Cell, Row
+from hpccomm.bench.results import COLUMNS, Result
 from hpccomm.errors import OptionError
 
 
 class Record:
-    """The file, rewritten for every row.
+    """All results, in memory and in the files that were asked for.
 
     Args:
-        path: The file; None records nothing.
-        environment: Goes before the results.
-        what: Entries that stand in every result first: collective, dtype, op.
-        factor: Busbw factor, or None for one rank.
+        environment: Goes before the results in the JSON file.
+        json_path: The JSON file, rewritten for every row; None writes none.
+        csv_path: The CSV file, which grows by every row; None writes none.
+
+    Attributes:
+        results: All that were added.
+
+    Raises:
+        OptionError: A file cannot be written.
     """
 
-    def __init__(
-        self, path: Path | None, environment: Mapping[str, Any], *, what: Mapping[str, Any], factor: float | None
-    ) -> None:
-        self._path, self._what, self._factor = path, dict(what), factor
-        self._content: dict[str, Any] = {"environment": dict(environment), "results": []}
-        self._write()
+    def __init__(self, environment: Mapping[str, Any], *, json_path: Path | None, csv_path: Path | None) -> None:
+        self._environment, self._json, self._csv = dict(environment), json_path, csv_path
+        self.results: list[Result] = []
+        self._write_json(complete=False)
+        if csv_path:
+            self._append([dict(zip(COLUMNS, COLUMNS, strict=True))], mode="wb")
 
-    def add(self, row: Row) -> None:
-        """Add a result for each backend of a row.
+    def add(self, results: Sequence[Result]) -> None:
+        """Add a row's results."""
+        self.results += results
+        self._write_json(complete=False)
+        self._append(results)
 
-        Raises:
-            OptionError: The file cannot be written.
-        """
-        self._content["results"] += [self._result(row.size_bytes, cell) for cell in row.cells]
-        self._write()
+    def finish(self) -> None:
+        """Note that all was measured, as far as the budget allowed."""
+        self._write_json(complete=True)
 
-    def _result(self, size: int, cell: Cell) -> dict[str, Any]:
-        times = cell.times
-        median = times.median_us if times else None
-        result = {
-            **self._what,
-            "backend": cell.backend,
-            "size_bytes": size,
-            "iterations": times and times.iterations,
-            "time_us_median": median,
-            "time_us_min": times and times.min_us,
-            "time_us_p95": times and times.p95_us,
-            "time_us_max": times and times.max_us,
-            "algbw_GBps": median and algbw_gbps(size, median),
-            "busbw_GBps": median and busbw_gbps(size, median, self._factor),
-            "wrong": cell.wrong,
-        }
-        return result if cell.error is None else {**result, "error": cell.error}
-
-    def _write(self) -> None:
-        if self._path is None:
+    def _write_json(self, *, complete: bool) -> None:
+        if self._json is None:
             return
-        beside = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        try:
-            beside.write_text(json.dumps(self._content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-            beside.replace(self._path)
-        except (OSError, ValueError) as error:
-            raise OptionError(
-                f"write results to --json {self._path}",
-                found=str(error),
-                remedy="name a file in a folder that rank 0 may write to",
-                everywhere=True,
-            ) from error
+        content = {"environment": self._environment, "complete": complete, "results": self.results}
+        beside = self._json.with_name(f".{self._json.name}.{os.getpid()}")
+        with _refusing("--json", self._json):
+            beside.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+            beside.replace(self._json)
+
+    def _append(self, results: Sequence[Result], *, mode: str = "ab") -> None:
+        """Write lines by one call, so that none is cut where the process ends."""
+        if self._csv is None:
+            return
+        text = io.StringIO()
+        csv.DictWriter(text, COLUMNS, lineterminator="\n").writerows(results)
+        with _refusing("--csv", self._csv), self._csv.open(mode, buffering=0) as file:
+            file.write(text.getvalue().encode())
 
 
-def entries(environment: Environment, definitions: Mapping[str, str]) -> dict[str, Any]:
+@contextmanager
+def _refusing(option: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise OptionError(
+            f"write results to {option} {path}",
+            found=str(error),
+            remedy="name a file in a folder that rank 0 may write to",
+            everywhere=True,
+        ) from error
+
+
+def entries(environment: Environment, definitions: Mapping[str, Any]) -> dict[str, Any]:
     """Give an environment as JSON takes it."""
     return {
         **asdict(environment),

@@ -1,4 +1,4 @@
-"""What was measured, as data: a `Row` a size, a `Cell` a backend. Table and JSON are made from these."""
+"""What was measured, as data: a `Row` a size, a `Cell` a backend. Table and files are made from these."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ class Cell:
         times: For MEASURED alone.
         wrong: Wrong elements over all ranks; None where results were not checked or there are none.
         error: What went wrong, for all states but MEASURED.
+        algorithm: Name of the schedule that it runs; None where a library chooses.
+        wire_bytes: Bytes that leave a node, for hierarchies.
     """
 
     backend: str
@@ -34,6 +36,8 @@ class Cell:
     times: Times | None = None
     wrong: int | None = None
     error: str | None = None
+    algorithm: str | None = None
+    wire_bytes: int | None = None
 
 
 @dataclass(frozen=True)

@@ -1,53 +1,51 @@
-"""One run of the benchmark on one rank: world, backends, sizes within the budget, table, file, exit status."""
+"""One run of the benchmark on one rank: world, backends, tables, files, comparison, exit status."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import TextIO
-
-import torch
+from collections.abc import Mapping
 
 import hpccomm
-from hpccomm.bench import candidates, report
+from hpccomm.bench import candidates, compare, compare_report, definitions, report
 from hpccomm.bench.budget import Budget
-from hpccomm.bench.case import Case
-from hpccomm.bench.collectives import COLLECTIVES
 from hpccomm.bench.environment import describe
+from hpccomm.bench.layout import Layout
 from hpccomm.bench.measure import Meter, make_barrier
-from hpccomm.bench.metrics import definitions
-from hpccomm.bench.options import Options, sizes
-from hpccomm.bench.progress import Progress
+from hpccomm.bench.options import Options
+from hpccomm.bench.plan import tables
 from hpccomm.bench.record import Record, entries
-from hpccomm.bench.rows import Cell, Row, State
+from hpccomm.bench.rows import Row, State
+from hpccomm.bench.screen import Screen
+from hpccomm.bench.series import Run, Series
+from hpccomm.bench.text import note
 from hpccomm.errors import OptionError
 from hpccomm.exchange import MpiExchange, agree
 from hpccomm.launch import ALONE, Launch
-from hpccomm.units import format_bytes, format_seconds
 
 _START_S = 120.0
+_THIS_RUN = "this run"
 
 
-def run(options: Options, launch: Launch, progress: Progress, *, command_line: str, bold: bool) -> int:
+def run(options: Options, launch: Launch, screen: Screen, *, command_line: str) -> int:
     """Run the benchmark; collective.
 
     Args:
         options: The same on all ranks.
         launch: What started the ranks.
-        progress: Enabled on rank 0 at most.
+        screen: Where rank 0 writes.
         command_line: For the reader.
-        bold: Whether the table may use bold text.
 
     Returns:
-        The exit status, the same on all ranks: 0; 1 where something was wrong or failed; 2 for a bad option.
+        The exit status, the same on all ranks: 0; 1 where something was wrong, failed, or slower than before; 2 for a
+        bad option.
     """
     backend = "auto" if launch.launcher is ALONE else "mpi4py" if launch.uses_mpi else "gloo"
     with hpccomm.init(backend, timeout_s=max(_START_S, 2 * options.timeout_s)) as world:
-        session = _Session(world, options, progress)
+        session = _Session(world, options, screen)
         try:
-            session.prepare(launch, command_line, bold=bold)
+            session.prepare(launch, command_line)
         except OptionError as error:
-            session.say([f"python -m hpccomm.bench: {error}"], file=sys.stderr)
+            screen.say([f"python -m hpccomm.bench: {error}"], file=sys.stderr)
             return 2
         return session.measure()
 
@@ -55,106 +53,87 @@ def run(options: Options, launch: Launch, progress: Progress, *, command_line: s
 class _Session:
     """What the steps between the start of the world and its end share."""
 
-    def __init__(self, world: hpccomm.World, options: Options, progress: Progress) -> None:
-        self._world, self._options, self._progress = world, options, progress
+    def __init__(self, world: hpccomm.World, options: Options, screen: Screen) -> None:
+        self._world, self._options, self._screen = world, options, screen
         self._exchange = world.exchange
-        self._rank, self._ranks = world.topology.rank, world.topology.world_size
-        self._collective = COLLECTIVES[options.collective]
-        self._dtype: torch.dtype = getattr(torch, options.dtype)
-        self._factor = self._collective.bus_factor(self._ranks)
-        self._sizes = sizes(options, itemsize=self._dtype.itemsize, ranks=self._ranks)
-        self._rows: list[Row] = []
+        self._ranks = world.topology.world_size
+        asked = tables(options)
+        self._tables = [table for table in asked if table.collective.fewest_ranks <= self._ranks]
+        self._impossible = [table for table in asked if table not in self._tables]
+        self._old: compare.Recorded | None = None
 
-    def say(self, lines: Sequence[str], *, file: TextIO | None = None) -> None:
-        """Print lines on rank 0 at once: an interrupted launcher may forward nothing that comes later."""
-        self._progress.clear()
-        if self._rank == 0 and lines:
-            print("\n".join(lines), file=file, flush=True)
-
-    def prepare(self, launch: Launch, command_line: str, *, bold: bool) -> None:
-        """Make the groups, begin the file, and print what stands above the table; collective.
+    def prepare(self, launch: Launch, command_line: str) -> None:
+        """Make the groups, begin the files, and print what stands above the tables; collective.
 
         Raises:
-            OptionError: The file cannot be written.
+            OptionError: A file cannot be written, or not be read and compared with.
         """
+        self._screen.progress.show("making groups")
         self._make_groups()
-        environment = describe(self._exchange, self._world.topology, launch, command_line=command_line)
-        meanings = definitions(self._collective.formula, self._ranks, self._factor)
-        self._begin_record({**entries(environment, meanings), "not_built": self._missing})
+        topology = self._world.topology
+        environment = describe(self._exchange, topology, launch, command_line=command_line)
+        meanings = definitions.definitions([table.collective for table in self._tables], self._ranks)
+        self._environment = {**entries(environment, meanings), "not_built": self._missing}
+        self._open_files(self._environment)
+        self._screen.say(report.header(environment, bold=self._screen.bold, wide=self._options.wide))
+        self._screen.say(report.not_built(self._missing))
+        for table in self._impossible:
+            self._screen.say(note(f"left out: {table.title}, which needs {table.collective.fewest_ranks} ranks"))
         backends = tuple(column.expression for column in self._columns)
-        self._layout = report.Layout(backends, tuple(self._sizes), bold)
-        words = (self._options.collective, self._options.op, "of", self._options.dtype)
-        title = f"{' '.join(filter(None, words))}, {'in' if self._collective.in_place else 'out of'} place"
-        self.say(report.header(title, environment, meanings, self._layout))
-        self.say(report.not_built(self._missing))
-        self.say(report.head(self._layout) if self._columns else [])
+        self._screen.say(report.legend(Layout(backends, wide=self._options.wide)))
 
     def _make_groups(self) -> None:
-        self._progress.show("making groups")
-        has_mpi = isinstance(self._exchange, MpiExchange)
-        texts = self._options.backends or candidates.defaults(self._world.topology, has_mpi=has_mpi)
-        columns = candidates.read(self._exchange, texts)
-        candidates.build(columns, start_s=_START_S, timeout_s=self._options.timeout_s)
+        options, has_mpi = self._options, isinstance(self._exchange, MpiExchange)
+        columns = candidates.read(self._exchange, options.backends)
+        more = candidates.over_leaves(options.algorithms, has_mpi=has_mpi)
+        if not (options.backends or options.algorithms):
+            more = candidates.defaults(self._world.topology, has_mpi=has_mpi)
+        columns = candidates.different([*columns, *map(candidates.Column, more)])
+        candidates.build(columns, timeout_s=options.timeout_s)
         self._columns = [column for column in columns if column.dropped is None]
         self._missing = {column.expression: column.dropped for column in columns if column.dropped is not None}
+        self._failed = not self._columns or any(column.required for column in columns if column.dropped is not None)
 
-    def _begin_record(self, environment: dict[str, object]) -> None:
+    def _open_files(self, environment: Mapping[str, object]) -> None:
         options, error = self._options, None
-        what = {"collective": options.collective, "dtype": options.dtype, "op": options.op}
-        path = options.json if self._rank == 0 else None
+        writes = self._screen.speaks
         try:
-            self._record = Record(path, environment, what=what, factor=self._factor)
+            if options.compare and writes:
+                self._old = compare.load(options.compare[0])
+                compare.refuse_strangers(self._old, _THIS_RUN, [table.what(self._ranks) for table in self._tables])
+            self._record = Record(
+                environment, json_path=options.json if writes else None, csv_path=options.csv if writes else None
+            )
         except OptionError as caught:
             error = caught
         agree(self._exchange, error)
 
     def measure(self) -> int:
-        """Measure size after size, print and record each row, and give the exit status; collective."""
-        options, left_out = self._options, None
-        budget = Budget(options.budget_s, options.iterations)
-        barrier = make_barrier(self._exchange, crowded=self._world.crowded)
-        meter = Meter(self._exchange, barrier, check=options.check, warmup_iters=options.warmup_iters)
-        for place, size in enumerate(self._sizes):
-            left_out = self._exchange.all_gather(self._why_stop(budget, place))[0]
-            if left_out:
-                break
-            budget.start(len(self._sizes) - place)
-            row = self._measure_size(meter, budget, size)
-            budget.finish(size, is_typical=not row.has(State.FAILED))
-            self._rows.append(row)
-            self._record.add(row)
-            self.say(report.row_lines(row, self._layout, self._factor, before=self._rows[:-1]))
-        self.say(report.footer(self._rows, self._layout, checked=options.check, left_out=left_out))
-        return self._status()
+        """Measure table after table, and give the exit status; collective."""
+        options, world = self._options, self._world
+        barrier = make_barrier(self._exchange, crowded=world.crowded)
+        hosts = world.topology.hosts
+        meter = Meter(self._exchange, barrier, hosts, check=options.check, warmup_iters=options.warmup_iters)
+        common = Run(options, world.topology, self._exchange, meter, self._screen, self._record)
+        rows: list[Row] = []
+        left_s = options.budget_s
+        for number, table in enumerate(self._tables if self._columns else ()):
+            candidates.revive(self._columns, timeout_s=options.timeout_s)
+            budget = Budget(max(0.0, left_s / (len(self._tables) - number)), options.iterations)
+            rows += Series(common, table, self._columns, budget).measure()
+            left_s -= budget.used_s
+        self._record.finish()
+        self._screen.say(report.closing(checked=options.check) if rows else [])
+        wrong = any(row.has(State.WRONG) or row.has(State.FAILED) for row in rows)
+        return int(self._compare() or wrong or self._failed or not rows)
 
-    def _measure_size(self, meter: Meter, budget: Budget, size: int) -> Row:
-        count, text = size // self._dtype.itemsize, format_bytes(size)
-        case = Case(self._collective, self._options.op, self._dtype, rank=self._rank, ranks=self._ranks, count=count)
-        left = [column for column in self._columns if column.dropped is None]
-        cells = meter.measure(case, left, budget.choose, show=lambda what: self._progress.step(f"{text}: {what}"))
-        row = Row(size, tuple(cells.get(c.expression) or _dropped(c) for c in self._columns))
-        for column in left:
-            if cells[column.expression].state is State.FAILED:
-                column.dropped = f"failed at {text}: {cells[column.expression].error}"
-        return row
-
-    def _why_stop(self, budget: Budget, place: int) -> str | None:
-        """Say why no further size is measured, if so."""
-        size, last = self._sizes[place], self._sizes[-1]
-        rest = format_bytes(size) + (f" to {format_bytes(last)}" if last > size else "")
-        if all(column.dropped is not None for column in self._columns):
-            return f"{rest}, as no backend is left"
-        if budget.allows(size):
-            return None
-        needed, left = format_seconds(budget.estimate(size)), format_seconds(budget.left_s)
-        total = self._options.budget_s
-        return f"{rest}; {format_bytes(size)} needs about {needed}, {left} of --budget {total:g} are left"
-
-    def _status(self) -> int:
-        asked_in_vain = self._missing and self._options.backends
-        failed = any(row.has(State.WRONG) or row.has(State.FAILED) for row in self._rows)
-        return int(bool(asked_in_vain or failed or not self._columns))
-
-
-def _dropped(column: candidates.Column) -> Cell:
-    return Cell(column.expression, State.DROPPED, error=column.dropped)
+    def _compare(self) -> bool:
+        """Compare with the old run, if one was given, and tell whether this one is worse; collective."""
+        fails = False
+        if self._old is not None:
+            new = compare.Recorded(_THIS_RUN, self._environment, self._record.results)
+            found = compare.compare(self._old.results, new.results)
+            tolerance, strong = self._options.tolerance, self._screen.strong
+            self._screen.say(compare_report.lines(found, self._old, new, tolerance=tolerance, strong=strong))
+            fails = found.fails(tolerance)
+        return self._exchange.all_gather(fails)[0]

@@ -56,6 +56,10 @@ class JobGuard:
             sys.excepthook = self._on_exception
             sys.exit = self.exit
 
+    def connect(self, rank: int, size: int, abort: Callable[[int], Any]) -> None:
+        """Take what MPI says, and what ends all ranks."""
+        self.rank, self.size, self.abort = rank, size, abort
+
     @property
     def is_here(self) -> bool:
         """Whether this process is the rank, not a child that was forked from it."""

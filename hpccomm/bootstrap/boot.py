@@ -90,6 +90,7 @@ class Boot:
         request, end = self.communicator.Ibarrier(), time.monotonic() + timeout_s
         while not request.Test():
             if time.monotonic() > end:
+                _abandoned.append((self.communicator, request))
                 return False
             time.sleep(_POLL_S)
         return True
@@ -107,10 +108,10 @@ class Boot:
         return False
 
     def close(self) -> None:
-        """Free the communicator; all groups are gone by then."""
-        if self.communicator is not None:
+        """Free the communicator, unless a barrier on it was given up; all groups are gone by then."""
+        if self.communicator is not None and all(self.communicator is not kept for kept, _ in _abandoned):
             self.communicator.Free()
-            self.communicator = None
+        self.communicator = None
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,9 @@ class Joined:
     size: int
 
 
-_generation = 0
+# Communicators on which MPI may still be at work, with their requests.
+_abandoned: list[tuple[Any, Any]] = []
+
 _booted_in: int | None = None
 _torch_store: Store | None = None
 
@@ -170,17 +173,15 @@ def boot(environ: Mapping[str, str], *, timeout_s: float, port: int = 0, joined:
         OptionError: A setting is wrong or differs between ranks.
         WorldError: This is a child process of a rank.
     """
-    global _generation
     enter(environ)
     if joined is not None:
         guard.rank = joined.rank
-    _generation += 1
     launch = detect(environ)
     guard.rank_0_reports = not launch.launcher.offers  # what offers nothing by itself does not end the others either
     apart = joined is not None and launch.launcher is ALONE
     communicator = None if apart else mpi.start(launch, environ)
     exchange, store = _first_exchange(launch, communicator, joined, timeout_s)
-    _guard_all(exchange, communicator)
+    guard.rank, guard.size = exchange.rank, exchange.size
     shared = mpi.shared_memory_leader(communicator) if communicator is not None else None
     hello = _Hello(identify(environ, shared), frozenset(os.sched_getaffinity(0)), settings(environ))
     everyone = exchange.all_gather(hello)
@@ -201,7 +202,7 @@ def boot(environ: Mapping[str, str], *, timeout_s: float, port: int = 0, joined:
         communicator=communicator,
         topology=topology,
         address=address,
-        store=PrefixStore(f"hpccomm/{_generation}", store),
+        store=fresh(store, range(exchange.size)),
         endpoint=endpoint,
         serves_store=serves,
         crowded=len(here) > cores,
@@ -222,7 +223,7 @@ def _first_exchange(
     if joined is None:
         assert launch.rank is not None and launch.size is not None
         joined = _meet(launch.rank, launch.size, timeout_s)
-    apart = PrefixStore("boot", fresh(joined.store, joined.size))
+    apart = PrefixStore("boot", fresh(joined.store, range(joined.size)))
     return StoreExchange(apart, joined.rank, joined.size), joined.store
 
 
@@ -247,14 +248,6 @@ def _meet(rank: int, size: int, timeout_s: float) -> Joined:
         _torch_store = next(rendezvous("env://", rank, size, timeout=timeout))[0]
     _torch_store.set_timeout(timeout)
     return Joined(_torch_store, rank, size)
-
-
-def _guard_all(exchange: Exchange, communicator: Any) -> None:
-    guard.rank, guard.size = exchange.rank, exchange.size
-    if communicator is not None:
-        from mpi4py import MPI
-
-        guard.abort = MPI.COMM_WORLD.Abort
 
 
 def _refuse_children(environ: Mapping[str, str], launcher: Launcher) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from hpccomm.bootstrap.abort import guard
 from hpccomm.errors import LaunchError
 from hpccomm.launch import Launch, check_library, check_world
 
@@ -48,7 +49,13 @@ def start(launch: Launch, environ: Mapping[str, str]) -> Intracomm | None:
         check_library(launch, vendor=vendor, library=MPI.Get_library_version())
         MPI.Init_thread(MPI.THREAD_MULTIPLE)
     world = MPI.COMM_WORLD
-    check_world(launch, rank=world.rank, size=world.size, vendor=vendor, environ=environ)
+    if world.size > 1:
+        guard.connect(world.rank, world.size, world.Abort)
+    try:
+        check_world(launch, rank=world.rank, size=world.size, vendor=vendor, environ=environ)
+    except LaunchError as error:
+        error.everywhere = world.size == 1  # other contradictions may be this rank's own
+        raise
     return world.Dup()
 
 

@@ -80,7 +80,7 @@ def create(options: Any, pg_options: object | None) -> HpccommProcessGroup | Hpc
     booted = _boot(options)
     ranks = list(options.global_ranks_in_group) or list(range(booted.topology.world_size))
     name = options.group_id or "world"
-    control = booted.context(fresh(options.store, len(ranks)), ranks, name)
+    control = booted.context(fresh(options.store, ranks), ranks, name)
     control.timeout_s = options.timeout.total_seconds()
     try:
         expression = agreed(control.exchange, lambda: _asked(pg_options))
@@ -101,6 +101,8 @@ def _boot(options: Any) -> Boot:
                 remedy="make the default group, or a group of all ranks, with backend hpccomm first",
                 everywhere=True,
             )
+        if _current.boot is not None:
+            _current.boot.close()
         joined = Joined(options.store, options.group_rank, options.group_size)
         _current.boot = boot(os.environ, timeout_s=options.timeout.total_seconds(), joined=joined)
         _current.of_torch = True

@@ -5,16 +5,24 @@ The kernel chooses the port unless the user names one, so two jobs on a host nev
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
+from hashlib import sha256
 
 from hpccomm.backends.c10d import PrefixStore, Store, TCPStore
 from hpccomm.errors import HpccommError, NetworkError
 from hpccomm.exchange import Exchange
 from hpccomm.network import listen
 
+_Endpoint = tuple[str, int]
+_served: tuple[TCPStore, _Endpoint] | None = None
 
-def serve(exchange: Exchange, address: str, *, port: int, timeout_s: float) -> tuple[TCPStore, tuple[str, int]]:
+
+def serve(exchange: Exchange, address: str, *, port: int, timeout_s: float) -> tuple[TCPStore, _Endpoint]:
     """Serve a store from rank 0 and connect every rank to it; collective.
+
+    It is served until the process ends and found again by later calls, as groups that a program still holds keep it
+    alive, and its port taken.
 
     Args:
         exchange: Reaches all ranks.
@@ -28,23 +36,14 @@ def serve(exchange: Exchange, address: str, *, port: int, timeout_s: float) -> t
     Raises:
         NetworkError: The same on all ranks: rank 0 cannot listen there.
     """
-    served: TCPStore | None = None
-    told: tuple[str, int] | HpccommError | None = None
+    global _served
+    told: _Endpoint | HpccommError | None = None
     limit = timedelta(seconds=timeout_s)
     if exchange.rank == 0:
         try:
-            socket = listen(address, port)
-            bound = int(socket.getsockname()[1])
-            served = TCPStore(
-                address,
-                bound,
-                exchange.size,
-                is_master=True,
-                timeout=limit,
-                wait_for_workers=False,
-                master_listen_fd=socket.detach(),
-            )
-            told = address, bound
+            if _served is None or _served[1] != (address, port or _served[1][1]):
+                _served = _listening(address, port, exchange.size, limit)
+            told = _served[1]
         except NetworkError as error:
             error.everywhere = True
             told = error
@@ -52,20 +51,39 @@ def serve(exchange: Exchange, address: str, *, port: int, timeout_s: float) -> t
     if isinstance(found, HpccommError):
         raise found
     assert found is not None
-    host, bound = found
-    store = served or TCPStore(host, bound, exchange.size, is_master=False, timeout=limit, wait_for_workers=False)
-    return store, (host, bound)
+    if _served is None or _served[1] != found:
+        store = TCPStore(*found, exchange.size, is_master=False, timeout=limit, wait_for_workers=False)
+        _served = store, found
+    _served[0].set_timeout(limit)
+    return _served
 
 
-def fresh(store: Store, size: int) -> Store:
-    """Give a part of a store without the keys of earlier groups; collective over its ranks.
+def _listening(address: str, port: int, size: int, limit: timedelta) -> tuple[TCPStore, _Endpoint]:
+    socket = listen(address, port)
+    bound = int(socket.getsockname()[1])
+    descriptor = socket.detach()
+    store = TCPStore(
+        address,
+        bound,
+        size,
+        is_master=True,
+        timeout=limit,
+        wait_for_workers=False,
+        master_listen_fd=descriptor,
+    )
+    return store, (address, bound)
+
+
+def fresh(store: Store, ranks: Sequence[int]) -> Store:
+    """Give a part of a store without the keys of earlier groups; collective over the ranks that share it.
 
     Torch counts groups anew after the default group is destroyed, and may bring the same store again. The ranks
     count their arrivals instead: those of one attempt are all there before the first of the next.
 
     Args:
         store: What torch brings for one group.
-        size: How many ranks share it.
+        ranks: The group's ranks, in order.
     """
-    attempt = (store.add("hpccomm/arrivals", 1) - 1) // size
-    return PrefixStore(f"hpccomm/{attempt}", store)
+    group = f"hpccomm/{sha256(repr(list(ranks)).encode()).hexdigest()[:16]}"
+    attempt = (store.add(f"{group}/arrivals", 1) - 1) // len(ranks)
+    return PrefixStore(f"{group}/{attempt}", store)

@@ -1,0 +1,84 @@
+"""From a comparison to lines of text; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+
+from hpccomm.bench.compare import Comparison, Pair, Recorded
+from hpccomm.bench.results import WHAT, Result, described
+from hpccomm.bench.text import note
+from hpccomm.units import format_bytes, format_us
+
+_SAME = ("launcher", "mpi", "torch", "python", "hpccomm", "topology", "placement", "threads", "oversubscribed")
+_TIME, _RATIO = 8, 6
+_SIZES = 8  # more sizes than these are counted
+
+
+def lines(
+    found: Comparison, old: Recorded, new: Recorded, *, tolerance: float, strong: Callable[[str], str]
+) -> list[str]:
+    """Give the whole comparison.
+
+    Args:
+        found: Of the results of `old` and `new`.
+        old: The old run.
+        new: The new run.
+        tolerance: By which part of the old time a row may be slower.
+        strong: Marks text as bold where that shows.
+    """
+    shown = ["", strong(f"{new.name} compared with {old.name} of {old.environment.get('date', 'unknown date')}")]
+    shown += [line for text in differences(old, new) for line in note(text)]
+    for title, pairs in groupby(found.pairs, key=lambda pair: _title(pair.row)):
+        shown += ["", title, *_table(list(pairs), tolerance, strong)]
+    shown.append("")
+    for name, rows in ((old.name, found.only_old), (new.name, found.only_new)):
+        shown += [line for text in _alone(rows) for line in note(f"only in {name}: {text}", "")]
+    return [*shown, strong(verdict(found, tolerance))]
+
+
+def differences(old: Recorded, new: Recorded) -> list[str]:
+    """Say what else differs between the runs."""
+    pairs = [(name, old.environment.get(name), new.environment.get(name)) for name in _SAME]
+    return [f"differs: {name}: {before}, now {now}" for name, before, now in pairs if before != now]
+
+
+def verdict(found: Comparison, tolerance: float) -> str:
+    """Say how many rows are slower than allowed, or failed."""
+    if not found.pairs:
+        return "no row has a partner in the other run"
+    marks = [pair.mark(tolerance) for pair in found.pairs]
+    text = f"{marks.count('SLOWER')} of {len(marks)} rows slower than {1 + tolerance:g} x old"
+    failed = marks.count("FAILED")
+    return f"{text}, {failed} without a result now" if failed else text
+
+
+def _table(pairs: Sequence[Pair], tolerance: float, strong: Callable[[str], str]) -> Iterator[str]:
+    sizes = [format_bytes(pair.row["size_bytes"]) for pair in pairs]
+    width = max(map(len, ("size", *sizes)))
+    names = max(map(len, ("backend", *(pair.row["backend"] for pair in pairs))))
+    yield f"{'size':>{width}} {'backend':<{names}} {'old_us':>{_TIME}} {'new_us':>{_TIME}} {'ratio':>{_RATIO}}"
+    yield f"{'-' * width} {'-' * names} {'-' * _TIME} {'-' * _TIME} {'-' * _RATIO}"
+    for pair, size in zip(pairs, sizes, strict=True):
+        old, new = (f"{_time(time):>{_TIME}}" for time in (pair.old_us, pair.new_us))
+        ratio = f"{pair.ratio:.2f}" if pair.ratio else "-"
+        line = f"{size:>{width}} {pair.row['backend']:<{names}} {old} {new} {ratio:>{_RATIO}}"
+        mark = pair.mark(tolerance)
+        yield strong(f"{line} {mark}") if mark else line
+
+
+def _alone(rows: Sequence[Result]) -> Iterator[str]:
+    found: dict[str, list[str]] = {}
+    for one in rows:
+        found.setdefault(f"{_title(one)}: {one['backend']}", []).append(format_bytes(one["size_bytes"]))
+    for name, sizes in found.items():
+        yield f"{name} at {', '.join(sizes) if len(sizes) <= _SIZES else f'{len(sizes)} sizes'}"
+
+
+def _title(row: Result) -> str:
+    ranks = row[WHAT[-1]]
+    return f"{described(row)}, {ranks} rank{'s' * (ranks != 1)}"
+
+
+def _time(time_us: float | None) -> str:
+    return "-" if time_us is None else format_us(time_us)

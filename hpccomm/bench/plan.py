@@ -1,0 +1,74 @@
+"""From options to what is measured: the tables, and the sizes of each. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hpccomm.bench.collectives import COLLECTIVES, OUT, Collective
+from hpccomm.bench.options import Options
+from hpccomm.bench.results import WHAT, described
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of the report: a collective in one form, over all sizes and backends.
+
+    Attributes:
+        collective: The collective.
+        dtype: Torch's name of the dtype.
+        op: The operator; None where nothing is reduced.
+        place: In or out of place; None for a collective without data.
+    """
+
+    collective: Collective
+    dtype: str
+    op: str | None = None
+    place: str | None = None
+
+    def what(self, ranks: int) -> dict[str, object]:
+        """Give the values of `WHAT` for so many ranks."""
+        dtype = self.dtype if self.collective.has_data else None
+        values = (self.collective.name, self.place, dtype, self.op, ranks)
+        return dict(zip(WHAT, values, strict=True))
+
+    @property
+    def title(self) -> str:
+        """The table in words."""
+        copied = self.place == OUT and self.collective.copies
+        return described(self.what(0)) + " (a copy into another tensor, then the call)" * copied
+
+
+def tables(options: Options) -> list[Table]:
+    """Give the tables in the order of the collectives, each in the places that were asked for and that it has."""
+    found = []
+    for collective in (COLLECTIVES[name] for name in options.collectives):
+        op = options.op if collective.reduces else None
+        places = _places(collective, options.place) if collective.has_data else [None]
+        found += [Table(collective, options.dtype, op, place) for place in places]
+    return found
+
+
+def _places(collective: Collective, asked: str | None) -> Sequence[str | None]:
+    if asked is None:
+        return collective.places[:1]
+    return [place for place in collective.places if asked in (place, "both")]
+
+
+def sizes(collective: Collective, options: Options, *, itemsize: int, ranks: int) -> list[int]:
+    """Give the sizes to measure in bytes, ascending: whole elements, and equal shares where a rank has a share.
+
+    Args:
+        collective: The collective; one without data has the size 0 alone.
+        options: First and last size and the factor between.
+        itemsize: Bytes of an element.
+        ranks: Number of ranks.
+    """
+    if not collective.has_data:
+        return [0]
+    unit = itemsize * ranks if collective.has_shares else itemsize
+    found, size = [], options.min_bytes
+    while size <= options.max_bytes:
+        found.append(max(1, size // unit) * unit)
+        size *= options.step_factor
+    return list(dict.fromkeys(found))

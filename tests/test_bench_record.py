@@ -1,0 +1,115 @@
+"""JSON and CSV made from rows that nobody measured."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpccomm.bench.collectives import COLLECTIVES
+from hpccomm.bench.definitions import definitions
+from hpccomm.bench.metrics import Times
+from hpccomm.bench.plan import Table
+from hpccomm.bench.record import Record, entries
+from hpccomm.bench.results import COLUMNS, WHAT, results
+from hpccomm.bench.rows import Cell, Row, State
+from hpccomm.errors import OptionError
+from test_bench_report import environment
+
+TIMES = Times(5, 1000.0, 500.0, 2000.0, 2500.0, 3000.0, 40.0)
+GOOD = Cell("ring(a, by=2)", State.MEASURED, TIMES, 0, algorithm="ring", wire_bytes=10**6)
+WRONG = Cell("b", State.WRONG, wrong=7, error='7 wrong,\n"quoted"')
+DROPPED = Cell("b", State.DROPPED, error="failed before")
+SUM = Table(COLLECTIVES["all_reduce"], "float32", "sum", "in").what(4)
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_results_have_all_columns_and_right_numbers() -> None:
+    good, wrong = results(Row(10**6, (GOOD, WRONG)), SUM, 1.5)
+    assert tuple(good) == tuple(wrong) == COLUMNS
+    assert good == {
+        "collective": "all_reduce",
+        "place": "in",
+        "dtype": "float32",
+        "op": "sum",
+        "ranks": 4,
+        "backend": "ring(a, by=2)",
+        "algorithm": "ring",
+        "size_bytes": 10**6,
+        "iterations": 5,
+        "time_us_median": 1000.0,
+        "time_us_min": 500.0,
+        "time_us_p95": 2000.0,
+        "time_us_p99": 2500.0,
+        "time_us_max": 3000.0,
+        "skew_us_median": 40.0,
+        "algbw_GBps": 1.0,
+        "busbw_GBps": 1.5,
+        "wire_bytes_per_node": 10**6,
+        "wire_GBps_per_node": 1.0,
+        "wrong": 0,
+        "error": None,
+    }
+    known = {**SUM, "backend": "b", "size_bytes": 10**6, "wrong": 7, "error": WRONG.error}
+    assert wrong == dict.fromkeys(COLUMNS) | known
+
+
+def test_there_is_no_rate_without_data_and_no_busbw_with_one_rank() -> None:
+    what = Table(COLLECTIVES["barrier"], "float32").what(4)
+    assert what == dict.fromkeys(WHAT) | {"collective": "barrier", "ranks": 4}
+    (result,) = results(Row(0, (Cell("a", State.MEASURED, TIMES, 0),)), what, None)
+    assert [result[name] for name in COLUMNS if "GBps" in name] == [None] * 3
+    assert result["time_us_median"] == 1000.0
+    (result,) = results(Row(4, (Cell("a", State.MEASURED, TIMES, 0),)), SUM, None)
+    assert (result["busbw_GBps"], result["algbw_GBps"]) == (None, pytest.approx(4e-6))
+
+
+def test_both_files_are_valid_after_every_row_and_say_the_same(tmp_path: Path) -> None:
+    json_path, csv_path = tmp_path / "out.json", tmp_path / "out.csv"
+    csv_path.write_text("an older run\n")
+    record = Record({"ranks": 4}, json_path=json_path, csv_path=csv_path)
+    assert json.loads(json_path.read_text()) == {"environment": {"ranks": 4}, "complete": False, "results": []}
+    assert csv_path.read_text() == ",".join(COLUMNS) + "\n"
+    for cells in ((GOOD, WRONG), (GOOD, DROPPED)):
+        record.add(results(Row(10**6, cells), SUM, 1.5))
+        content = json.loads(json_path.read_text())
+        assert content["results"] == record.results
+        assert content["complete"] is False
+        written = [{name: "" if one[name] is None else str(one[name]) for name in COLUMNS} for one in record.results]
+        assert rows_of(csv_path) == written
+    record.finish()
+    assert json.loads(json_path.read_text()) == {**content, "complete": True}
+    assert sorted(tmp_path.iterdir()) == [csv_path, json_path]
+
+
+def test_no_file_is_written_where_none_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    record = Record({}, json_path=None, csv_path=None)
+    record.add(results(Row(4, (GOOD,)), SUM, 1.5))
+    record.finish()
+    assert list(tmp_path.iterdir()) == []
+    assert len(record.results) == 1
+
+
+def test_json_environment_is_complete() -> None:
+    found = json.loads(json.dumps(entries(environment(), definitions([COLLECTIVES["all_reduce"]], 2))))
+    assert found["hosts"] == [{"name": "n1", "ranks": 2, "cores": 2}]
+    wanted = {"hosts", "ranks", "nodes", "placement", "launcher", "mpi", "torch", "python", "date", "oversubscribed"}
+    assert wanted | {"command_line", "definitions"} <= found.keys()
+    assert found["oversubscribed"] is False
+
+
+@pytest.mark.parametrize("option", ["json", "csv"])
+def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path, option: str) -> None:
+    paths: dict[str, Any] = {"json_path": None, "csv_path": None}
+    paths[f"{option}_path"] = tmp_path / "no folder" / "out"
+    with pytest.raises(OptionError) as refused:
+        Record({}, **paths)
+    assert f"--{option}" in refused.value.asked
