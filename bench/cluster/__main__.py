@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         options.action(options)
     except (LookupError, FileExistsError, RuntimeError, ValueError) as error:
-        sys.exit(str(error.args[-1]))
+        sys.exit(str(error))
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -55,6 +55,8 @@ def claim(name: str) -> Path:
     BASE.mkdir(exist_ok=True)
     with _alone():
         _clear()
+        if folder.exists():
+            raise FileExistsError(f"cluster {name} is up already; take it down first")
         folder.mkdir()
         own(folder, os.getpid())
     return folder

@@ -143,7 +143,7 @@ def test_nothing_is_left_behind() -> None:
 
 def test_clusters_do_not_meet() -> None:
     with Cluster(hosts=1) as one, Cluster(hosts=1) as other:
-        with pytest.raises(FileExistsError):
+        with pytest.raises(FileExistsError, match=one.name):
             Cluster(name=one.name).up()
         for cluster in (one, other):
             cluster.run(["touch", f"/dev/shm/{cluster.name}"], "node1")
@@ -218,7 +218,8 @@ def test_command_line(tmp_path: Path) -> None:
     try:
         up = say("up", "2")
         assert (up.returncode, up.stdout) == (0, f"cluster {name} is up: head and node1, node2\n"), up
-        assert say("up", "2").returncode != 0
+        again = say("up", "2")
+        assert (again.returncode, again.stderr) == (1, f"cluster {name} is up already; take it down first\n"), again
     finally:
         down = say("down")
     assert down.returncode == 0, down
