@@ -33,7 +33,7 @@ class JobGuard:
     Attributes:
         rank: This rank, as well as it is known.
         size: The number of ranks, or 0 while unknown.
-        abort: Ends all ranks with an exit status, or None while MPI is not up.
+        abort: Ends all ranks with an exit status, or None where nothing does.
         rank_0_reports: Whether an error of all ranks is left to rank 0 for good. Otherwise a rank that still lives
             after a while reports it too: under mpirun the first rank that exits takes rank 0 along.
         failed: Whether this rank is ending with an error, so that nothing may wait for other ranks any more.
@@ -94,9 +94,9 @@ class JobGuard:
         stream.flush()
 
     def end(self, status: int) -> None:
-        """End all ranks with an exit status, where MPI joins them; else return."""
+        """End all ranks with an exit status, where MPI or its launcher does that; else return."""
         self.failed = True
-        if self.abort is not None and self.size > 1:
+        if self.abort is not None and self.size != 1:
             sys.stdout.flush()
             time.sleep(_FORWARD_S)
             self.abort(status)

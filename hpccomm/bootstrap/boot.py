@@ -26,7 +26,7 @@ from hpccomm.bootstrap.abort import guard
 from hpccomm.bootstrap.settings import RANK_PID, check_equal, port_asked, settings
 from hpccomm.bootstrap.store import fresh, serve
 from hpccomm.errors import LaunchError, WorldError
-from hpccomm.exchange import Exchange, MpiExchange, StoreExchange
+from hpccomm.exchange import Exchange, MpiExchange, StoreExchange, agree
 from hpccomm.launch import ALONE, LAUNCHERS, Launch, Launcher, detect
 from hpccomm.topology import NodeIdentity, Topology, identify, resolve
 
@@ -155,6 +155,7 @@ def enter(environ: Mapping[str, str]) -> None:
     _refuse_children(environ, row)
     rank = environ.get(row.rank, "")
     guard.install(int(rank) if rank.isdecimal() else 0)
+    guard.abort = guard.abort or mpi.abort_before_start(row, environ)
 
 
 def boot(environ: Mapping[str, str], *, timeout_s: float, port: int = 0, joined: Joined | None = None) -> Boot:
@@ -217,7 +218,10 @@ def _first_exchange(
 ) -> tuple[Exchange, Store | None]:
     """Reach the other ranks over MPI, over torch's own store, or be alone; give torch's store if there is one."""
     if communicator is not None:
-        return MpiExchange(communicator), _checked(joined, communicator.rank, communicator.size)
+        exchange = MpiExchange(communicator)
+        if joined is not None:
+            agree(exchange, _difference(joined, exchange))
+        return exchange, None if joined is None else joined.store
     if joined is None and launch.uses_mpi:
         return StoreExchange(HashStore(), 0, 1), None
     if joined is None:
@@ -227,17 +231,14 @@ def _first_exchange(
     return StoreExchange(apart, joined.rank, joined.size), joined.store
 
 
-def _checked(joined: Joined | None, rank: int, size: int) -> Store | None:
-    """Give torch's store, if torch and MPI have the same ranks."""
-    if joined is None:
+def _difference(joined: Joined, exchange: Exchange) -> LaunchError | None:
+    if (joined.rank, joined.size) == (exchange.rank, exchange.size):
         return None
-    if (joined.rank, joined.size) != (rank, size):
-        raise LaunchError(
-            f"make torch's rank {joined.rank} of {joined.size} a rank of hpccomm",
-            found=f"for MPI this process is rank {rank} of {size}",
-            remedy="give init_process_group MPI's rank and size, or call hpccomm.init, which does",
-        )
-    return joined.store
+    return LaunchError(
+        f"make torch's rank {joined.rank} of {joined.size} a rank of hpccomm",
+        found=f"for MPI this process is rank {exchange.rank} of {exchange.size}",
+        remedy="give init_process_group MPI's rank and size, or call hpccomm.init, which does",
+    )
 
 
 def _meet(rank: int, size: int, timeout_s: float) -> Joined:

@@ -5,12 +5,14 @@ The only place that calls MPI_Init. MPI is finalised by mpi4py when the interpre
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from hpccomm.bootstrap.abort import guard
 from hpccomm.errors import LaunchError
-from hpccomm.launch import Launch, check_library, check_world
+from hpccomm.launch import Launch, Launcher, check_library, check_world
+from hpccomm.launch.launchers import PMI
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -57,6 +59,18 @@ def start(launch: Launch, environ: Mapping[str, str]) -> Intracomm | None:
         error.everywhere = world.size == 1  # other contradictions may be this rank's own
         raise
     return world.Dup()
+
+
+def abort_before_start(launcher: Launcher, environ: Mapping[str, str]) -> Callable[[int], Any] | None:
+    """Give what ends all ranks while MPI is not up, where their launcher would not do it at a rank's end.
+
+    Hydra lets the others wait in MPI_Init for a rank that ended before. It takes an abort on the line that it has
+    opened for the MPI library.
+    """
+    line = environ.get("PMI_FD", "")
+    if launcher.offers != frozenset({PMI}) or not line.isdecimal():
+        return None
+    return lambda status: os.write(int(line), f"cmd=abort exitcode={status}\n".encode())
 
 
 def shared_memory_leader(communicator: Intracomm) -> int:

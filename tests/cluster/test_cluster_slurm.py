@@ -11,7 +11,7 @@ from harness import Job, Mpi, Result
 
 
 def srun(slurm: Slurm, mpi: Mpi, *options: str, program: list[str]) -> Result:
-    command = slurm.command(["srun", "--nodes=2", "--ntasks-per-node=2", *options, *program])
+    command = slurm.command(["srun", "--nodes=2", *options, *program])
     return Job(command, env=environment(mpi, {})).wait(JOB_S)
 
 
@@ -21,7 +21,8 @@ def joining(mpi: Mpi) -> str:
 
 
 def test_srun_joins_the_ranks(with_slurm: Slurm, mpi: Mpi) -> None:
-    result = srun(with_slurm, mpi, f"--mpi={joining(mpi)}", "--nodelist=node2,node4", program=argv(mpi))
+    options = (f"--mpi={joining(mpi)}", "--ntasks-per-node=2", "--nodelist=node2,node4")
+    result = srun(with_slurm, mpi, *options, program=argv(mpi))
     placement = ("node2", "node2", "node4", "node4")
     topology = "4 ranks on 2 nodes (2 + 2), by slot: node2 0-1, node4 2-3"
     check(result, with_slurm.cluster, placement=placement, topology=topology)

@@ -258,6 +258,6 @@ def test_ranks_that_torch_numbers_otherwise_are_refused() -> None:
 
     register()
     port = COMM.bcast(free_port() if RANK == 0 else None)
-    with pytest.raises(LaunchError, match=f"for MPI this process is rank {RANK} of {SIZE}"):
+    with pytest.raises(LaunchError, match=f"rank 0: for MPI this process is rank 0 of {SIZE}"):
         dist.init_process_group("hpccomm", init_method=f"tcp://127.0.0.1:{port}", rank=SIZE - 1 - RANK, world_size=SIZE)
     COMM.Barrier()

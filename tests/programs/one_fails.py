@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 
@@ -18,21 +19,23 @@ WAYS = {
     "argparse": lambda: argparse.ArgumentParser(prog="a-program").parse_args(["--no-such-option"]),
     "interrupt": lambda: signal.raise_signal(signal.SIGINT),
 }
+IS_LAST = (os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("PMI_RANK") or os.environ.get("RANK")) == "1"
 
 
 def main(way: str) -> None:
-    if way == "with":
-        with hpccomm.init() as world:
-            if world.topology.rank == world.topology.world_size - 1:
-                raise SystemExit(3)
-            dist.barrier()
-        return
-    world = hpccomm.init()
-    if world.topology.rank == world.topology.world_size - 1:
-        WAYS[way]()
-    else:
-        dist.all_reduce(torch.ones(3))
+    """Start, have the last rank end, and wait for it."""
+    with hpccomm.init() as world:
+        if world.topology.rank != world.topology.world_size - 1:
+            dist.all_reduce(torch.ones(3)) if way == "raise" else dist.barrier()
+        elif way == "with":
+            raise SystemExit(3)
+        else:
+            WAYS[way]()
     print("went on", flush=True)
 
 
+if sys.argv[1] == "setting" and IS_LAST:
+    os.environ["HPCCOMM_BACKEND"] = "gloo"
+if sys.argv[1] == "left over":
+    os.environ |= {"RANK": "0", "WORLD_SIZE": "2"}
 main(sys.argv[1])

@@ -1,4 +1,4 @@
-"""Check the backends that the arguments name against formulas, and print what is so on all ranks as one line of JSON.
+"""Check `auto` and the backends that the arguments name against formulas, and print what came out as a line of JSON.
 
 The keys: `topology` in words; the `hostnames` of the ranks; `listens`, the addresses that each rank listens on because
 of hpccomm; and `checked`, the backends whose results were right on all ranks.
@@ -83,20 +83,22 @@ def check(group: dist.ProcessGroup) -> None:
 
 
 def main(backends: list[str]) -> None:
-    """Check the groups of the world and one group a backend."""
+    """Check the world's groups and one group a backend."""
     assert MPI.Is_initialized()  # what MPI listens on stands
-    before = listening()
-    with hpccomm.init(timeout_s=60) as world:
-        for own in (world.group, world.intra_node, world.inter_node):
-            check(own)
+    before, checked = listening(), ["auto"]
+    with hpccomm.init("auto", timeout_s=60) as world:
+        check(world.group)
+        for legs in (world.intra_node, world.inter_node):
+            check_reductions(legs, dist.get_process_group_ranks(legs), dist.get_rank(legs))
         for backend in backends:
             group = dist.new_group(backend="hpccomm", pg_options=hpccomm.Options(backend))
             assert isinstance(group, dist.ProcessGroup)
             check(group)
+            checked.append(backend)
         listens = sorted({address for address, _ in listening() - before})
         everyone = world.exchange.all_gather((socket.gethostname(), listens))
         hostnames, listens_of = zip(*everyone, strict=True)
-        said = {"topology": str(world.topology), "hostnames": hostnames, "listens": listens_of, "checked": backends}
+        said = {"topology": str(world.topology), "hostnames": hostnames, "listens": listens_of, "checked": checked}
         if world.topology.rank == 0:
             print(json.dumps(said), flush=True)
 

