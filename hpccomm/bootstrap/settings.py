@@ -12,7 +12,7 @@ from hpccomm.errors import OptionError
 
 PREFIX = "HPCCOMM_"
 RANK_PID = "HPCCOMM_RANK_PID"  # process id of the rank, for its children to see that they are none
-OF_ONE_RANK = frozenset({"HPCCOMM_NODE_ID", RANK_PID})
+OF_ONE_RANK = frozenset({"HPCCOMM_NODE_ID", "HPCCOMM_SWITCH_ID", RANK_PID})
 
 
 def settings(environ: Mapping[str, str]) -> dict[str, str]:
