@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -55,26 +55,27 @@ def _lacks(name: str, place: str | None) -> bool:
     return place in (IN, OUT) and collective.has_data and place not in collective.places
 
 
-def _fault(options: Options, given: Sequence[str] | Any, names: Sequence[str]) -> str | None:
+def _fault(options: Options, given: Container[str], names: Sequence[str]) -> str | None:
     """Say which options do not go together, if so."""
     asked = [COLLECTIVES[name] for name in options.collectives]
     lacking = [name for name in options.collectives if _lacks(name, options.place)]
     files = [os.path.realpath(path) for path in (options.json, options.csv, *options.compare) if path]
+    measures = replace(options, compare=(), tolerance=Options.tolerance) != Options()
     told = ", ".join(names)
-    faults = {
-        f"-o does not fit --collective {told}, which reduces nothing": "op" in given
-        and not any(one.reduces for one in asked),
-        f"--place does not fit --collective {told}, which has no data": "place" in given
-        and not any(one.has_data for one in asked),
-        f"--place {options.place} does not fit --collective {', '.join(lacking)}, which has no such form": lacking,
-        f"-b {options.min_bytes} is more than -e {options.max_bytes}": options.min_bytes > options.max_bytes,
-        f"--compare takes one file or two, not {len(options.compare)}": len(options.compare) > 2,
-        "--tolerance without --compare": "tolerance" in given and not options.compare,
-        "--compare with two files measures nothing: only --tolerance goes with it": len(options.compare) == 2
-        and replace(options, compare=(), tolerance=Options.tolerance) != Options(),
-        "one file is named twice by --json, --csv and --compare": len(set(files)) < len(files),
-    }
-    return next((fault for fault, found in faults.items() if found), None)
+    faults = (
+        ("op" in given and not any(one.reduces for one in asked),
+         f"-o does not fit --collective {told}, which reduces nothing"),
+        ("place" in given and not any(one.has_data for one in asked),
+         f"--place does not fit --collective {told}, which has no data"),
+        (lacking, f"--place {options.place} does not fit --collective {', '.join(lacking)}, which has no such form"),
+        (options.min_bytes > options.max_bytes, f"-b {options.min_bytes} is more than -e {options.max_bytes}"),
+        (len(options.compare) > 2, f"--compare takes one file or two, not {len(options.compare)}"),
+        ("tolerance" in given and not options.compare, "--tolerance without --compare"),
+        (len(options.compare) == 2 and measures,
+         "--compare with two files measures nothing: only --tolerance goes with it"),
+        (len(set(files)) < len(files), "one file is named twice by --json, --csv and --compare"),
+    )  # fmt: skip
+    return next((text for is_so, text in faults if is_so), None)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -41,13 +41,17 @@ def run(options: Options, launch: Launch, screen: Screen, *, command_line: str) 
     """
     backend = "auto" if launch.launcher is ALONE else "mpi4py" if launch.uses_mpi else "gloo"
     with hpccomm.init(backend, timeout_s=max(_START_S, 2 * options.timeout_s)) as world:
+        screen.speaks = world.topology.rank == 0
         session = _Session(world, options, screen)
         try:
             session.prepare(launch, command_line)
         except OptionError as error:
             screen.say([f"python -m hpccomm.bench: {error}"], file=sys.stderr)
-            return 2
-        return session.measure()
+            status = 2
+        else:
+            status = session.measure()
+        screen.ended = True
+        return status
 
 
 class _Session:

@@ -18,11 +18,13 @@ from typing import Any, NoReturn
 
 from hpccomm.errors import HpccommError
 
-# Seconds for which the other ranks wait while rank 0 prints an error that all of them have; each a little longer than
-# the one before, so that the first that is still there prints it and takes the rest along.
-_QUIET_S = 5.0
-_NEXT_QUIET_S = 0.1
-_LONGEST_QUIET_S = 10.0
+# Seconds for which the other ranks wait while rank 0 prints an error that all of them have.
+_QUIET_S = 2.0
+# Seconds after which a rank that is still there prints it where rank 0 should have taken it along; each a little later
+# than the one before, so that the first takes the rest along. Ranks may start seconds apart on a busy host.
+_PATIENT_S = 10.0
+_NEXT_S = 0.1
+_LONGEST_S = 20.0
 # Seconds between writing an error and aborting, so that the launcher forwards it.
 _FORWARD_S = 0.3
 
@@ -76,7 +78,8 @@ class JobGuard:
     def _left_to_rank_0(self, error: BaseException) -> bool:
         if not (isinstance(error, HpccommError) and error.everywhere and self.rank != 0):
             return False
-        time.sleep(min(_QUIET_S + self.rank * _NEXT_QUIET_S, _LONGEST_QUIET_S))
+        patient = min(_PATIENT_S + self.rank * _NEXT_S, _LONGEST_S)
+        time.sleep(_QUIET_S if self.rank_0_reports else patient)
         return self.rank_0_reports
 
     def report(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

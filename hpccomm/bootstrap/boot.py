@@ -203,7 +203,7 @@ def boot(environ: Mapping[str, str], *, timeout_s: float, port: int = 0, joined:
         communicator=communicator,
         topology=topology,
         address=address,
-        store=fresh(store, range(exchange.size)),
+        store=fresh(store, range(exchange.size), "world"),
         endpoint=endpoint,
         serves_store=serves,
         crowded=len(here) > cores,
@@ -227,7 +227,7 @@ def _first_exchange(
     if joined is None:
         assert launch.rank is not None and launch.size is not None
         joined = _meet(launch.rank, launch.size, timeout_s)
-    apart = PrefixStore("boot", fresh(joined.store, range(joined.size)))
+    apart = fresh(joined.store, range(joined.size), "boot")
     return StoreExchange(apart, joined.rank, joined.size), joined.store
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hpccomm.bootstrap.abort import guard
 from hpccomm.errors import LaunchError
 from hpccomm.launch import Launch, Launcher, check_library, check_world
-from hpccomm.launch.launchers import PMI
+from hpccomm.launch.launchers import PMI, PMIX
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -62,11 +62,13 @@ def start(launch: Launch, environ: Mapping[str, str]) -> Intracomm | None:
 
 
 def abort_before_start(launcher: Launcher, environ: Mapping[str, str]) -> Callable[[int], Any] | None:
-    """Give what ends all ranks while MPI is not up, where their launcher would not do it at a rank's end.
+    """Give what ends all ranks while MPI is not up, or None where nothing is known to do it.
 
-    Hydra lets the others wait in MPI_Init for a rank that ended before. It takes an abort on the line that it has
-    opened for the MPI library.
+    Open MPI's mpirun ends the others when a rank ends with an error. Hydra lets them wait in MPI_Init for a rank that
+    ended before; but it takes an abort on the line that it has opened for the MPI library.
     """
+    if launcher.offers == frozenset({PMIX}):
+        return os._exit
     line = environ.get("PMI_FD", "")
     if launcher.offers != frozenset({PMI}) or not line.isdecimal():
         return None

@@ -80,7 +80,7 @@ def create(options: Any, pg_options: object | None) -> HpccommProcessGroup | Hpc
     booted = _boot(options)
     ranks = list(options.global_ranks_in_group) or list(range(booted.topology.world_size))
     name = options.group_id or "world"
-    control = booted.context(fresh(options.store, ranks), ranks, name)
+    control = booted.context(fresh(options.store, ranks, "group"), ranks, name)
     control.timeout_s = options.timeout.total_seconds()
     try:
         expression = agreed(control.exchange, lambda: _asked(pg_options))

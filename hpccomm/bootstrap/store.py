@@ -74,7 +74,7 @@ def _listening(address: str, port: int, size: int, limit: timedelta) -> tuple[TC
     return store, (address, bound)
 
 
-def fresh(store: Store, ranks: Sequence[int]) -> Store:
+def fresh(store: Store, ranks: Sequence[int], purpose: str) -> Store:
     """Give a part of a store without the keys of earlier groups; collective over the ranks that share it.
 
     Torch counts groups anew after the default group is destroyed, and may bring the same store again. The ranks
@@ -83,7 +83,8 @@ def fresh(store: Store, ranks: Sequence[int]) -> Store:
     Args:
         store: What torch brings for one group.
         ranks: The group's ranks, in order.
+        purpose: Tells the calls of one start apart. Between two calls with one purpose the ranks must have met.
     """
-    group = f"hpccomm/{sha256(repr(list(ranks)).encode()).hexdigest()[:16]}"
+    group = f"hpccomm/{purpose}/{sha256(repr(list(ranks)).encode()).hexdigest()[:16]}"
     attempt = (store.add(f"{group}/arrivals", 1) - 1) // len(ranks)
     return PrefixStore(f"{group}/{attempt}", store)
