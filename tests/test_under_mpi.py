@@ -13,7 +13,7 @@ from inner_pytest import RankReports, run_pytest
 
 FOLDER = Path(__file__).with_name("mpi")
 SIZES = (1, 2, 3, 4)
-JOB_S = 600.0
+JOB_S = 1200.0
 
 Runner = Callable[[Mpi, int], RankReports]
 
