@@ -32,3 +32,12 @@ def mpi(request: pytest.FixtureRequest) -> Mpi:
     if mpi.missing:
         pytest.skip(mpi.missing)
     return mpi
+
+
+@pytest.fixture
+def one_mpi() -> Mpi:
+    """Give the first MPI at hand, for what does not depend on which it is."""
+    usable = [mpi for mpi in known_mpis() if not mpi.missing]
+    if not usable:
+        pytest.skip("no MPI")
+    return usable[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import Mpi, Result, known_mpis, run_job
+from harness import Mpi, Result, run_job
 
 PROGRAMS = Path(__file__).with_name("programs")
 JOB_S = 200.0
@@ -23,15 +23,6 @@ ON_ONE_MPI = {
     "argparse": (2, "exit status 2"),
     "interrupt": (130, "KeyboardInterrupt"),
 }
-
-
-@pytest.fixture
-def one_mpi() -> Mpi:
-    """Give the first MPI at hand."""
-    usable = [mpi for mpi in known_mpis() if not mpi.missing]
-    if not usable:
-        pytest.skip("no MPI")
-    return usable[0]
 
 
 def run(mpi: Mpi, program: str, *arguments: str) -> Result:
@@ -69,14 +60,23 @@ def test_setting_of_one_rank_ends_the_job_with_one_error(mpi: Mpi) -> None:
     assert "unset on rank 0; 'gloo' on rank 1" in result.stderr, result
 
 
-def test_variable_of_one_rank_is_told_by_that_rank(mpi: Mpi) -> None:
-    """Left-over variables of torchrun fit one rank and contradict the other."""
-    result = run(mpi, "one_fails.py", "left over")
+def assert_told_once(result: Result, rank: int) -> None:
+    """See that a rank tells of its left-over RANK, which says that it is the other one, and ends the job."""
     assert not result.timed_out, result
     assert not result.leftovers, result
     assert result.returncode == 1, result
     assert result.stderr.count("errors.LaunchError: ") == 1, result
-    assert "unset RANK" in result.stderr, result
+    assert f"[rank {rank} on " in result.stderr, result
+    assert f"RANK={1 - rank}, but " in result.stderr, result
+
+
+def test_left_over_variable_is_told_before_mpi_starts(mpi: Mpi) -> None:
+    """The other rank, which the variable fits, waits in MPI_Init meanwhile."""
+    assert_told_once(run(mpi, "one_fails.py", "left over", "1"), 0)
+
+
+def test_left_over_variable_is_told_by_a_rank_that_rank_0_leaves_alone(one_mpi: Mpi) -> None:
+    assert_told_once(run(one_mpi, "one_fails.py", "left over", "0"), 1)
 
 
 def test_ranks_may_leave_without_closing_and_exits_be_caught(mpi: Mpi) -> None:

@@ -70,7 +70,7 @@ def main(world: hpccomm.World) -> None:
         loader = DataLoader(range(8), batch_size=2, num_workers=2, multiprocessing_context="fork")
         for batch in loader:
             assert total(world) == expected, (epoch, batch)
-    print(f"rank {world.topology.rank}: intact", flush=True)
+    print(f"rank {world.topology.rank}: intact\n", end="", flush=True)
 
 
 if "unguarded" in sys.argv:

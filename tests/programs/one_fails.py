@@ -37,5 +37,5 @@ def main(way: str) -> None:
 if sys.argv[1] == "setting" and IS_LAST:
     os.environ["HPCCOMM_BACKEND"] = "gloo"
 if sys.argv[1] == "left over":
-    os.environ |= {"RANK": "0", "WORLD_SIZE": "2"}
+    os.environ |= {"RANK": sys.argv[2], "WORLD_SIZE": "2"}
 main(sys.argv[1])
