@@ -15,8 +15,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "hpccomm"
 FLOORS = {
-    0: ("errors", "units", "exchange"),
-    1: ("launch", "topology", "network", "expression", "schedule"),
+    0: ("errors", "units", "exchange", "liveness"),
+    1: ("launch", "topology", "network", "expression", "schedule", "watch"),
     2: ("algorithms", "cost"),
     3: ("backends",),
     4: ("bootstrap",),

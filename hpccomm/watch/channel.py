@@ -1,0 +1,144 @@
+"""The side channel: ranks ask each other how far they are, by UDP, apart from all groups' traffic.
+
+Every rank's watchdog answers, whatever its main thread does; a rank that does not answer is stopped, dead or cut off.
+Datagrams carry a token that only this job's ranks know. It judges nothing and knows no operation.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+_LARGEST = 60_000
+_ANSWER_S = 0.3
+_ASK_AGAIN_S = 0.1
+_RECVERR = {socket.AF_INET: (socket.IPPROTO_IP, 11), socket.AF_INET6: (socket.IPPROTO_IPV6, 25)}
+_MSG_ERRQUEUE = 0x2000
+
+Answer = dict[str, Any]
+REFUSED: Answer = {"refused": True}
+"""Stands for the answer of a rank whose host says that nothing listens there any more."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Where a rank's watchdog listens."""
+
+    address: str
+    port: int
+
+
+class Channel:
+    """This rank's end.
+
+    Args:
+        address: This host's address that all other hosts reach.
+        token: The job's secret.
+    """
+
+    def __init__(self, address: str, token: str) -> None:
+        self._address, self._token = address, token
+        self.family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self.socket = self._open()
+        self.peers: Sequence[Peer] = ()
+
+    @property
+    def port(self) -> int:
+        """The port where this rank answers."""
+        return int(self.socket.getsockname()[1])
+
+    def ask(self, question: Mapping[str, Any], ranks: Iterable[int]) -> dict[int, Answer]:
+        """Ask ranks and give what they answer within a fraction of a second; those that do not are left out."""
+        pending = {self._place(self.peers[rank]): rank for rank in ranks}
+        answers: dict[int, Answer] = {}
+        with self._open() as ours:
+            self._report_errors(ours)
+            end = time.monotonic() + _ANSWER_S
+            while pending and time.monotonic() < end:
+                for place in pending:
+                    self._send(ours, {"ask": question}, place)
+                self._collect(ours, pending, answers, time.monotonic() + _ASK_AGAIN_S)
+        return answers
+
+    def tell(self, news: Mapping[str, Any], ranks: Iterable[int]) -> None:
+        """Tell ranks something that needs no answer; thrice, as datagrams may be lost."""
+        places = [self._place(self.peers[rank]) for rank in ranks]
+        with self._open() as ours:
+            for place in places * 3:
+                self._send(ours, {"tell": news}, place)
+
+    def serve(self, answer: Callable[[Answer], Answer], hear: Callable[[Answer], None]) -> None:
+        """Take all datagrams that have arrived: answer questions, hear news."""
+        while True:
+            try:
+                data, place = self.socket.recvfrom(_LARGEST)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:  # what an earlier answer met
+                continue
+            message = self._read(data)
+            if "ask" in message:
+                self._send(self.socket, {"answer": answer(message["ask"])}, place)
+            elif "tell" in message:
+                hear(message["tell"])
+
+    def close(self) -> None:
+        """Stop listening."""
+        self.socket.close()
+
+    def _open(self) -> socket.socket:
+        opened = socket.socket(self.family, socket.SOCK_DGRAM)
+        opened.setblocking(False)
+        opened.bind((self._address, 0))
+        return opened
+
+    def _report_errors(self, ours: socket.socket) -> None:
+        level, option = _RECVERR[self.family]
+        with suppress(OSError):
+            ours.setsockopt(level, option, 1)
+
+    def _place(self, peer: Peer) -> Any:
+        return (peer.address, peer.port) if self.family == socket.AF_INET else (peer.address, peer.port, 0, 0)
+
+    def _send(self, ours: socket.socket, message: Mapping[str, Any], place: Any) -> None:
+        with suppress(OSError):
+            ours.sendto(json.dumps({"token": self._token, **message}).encode(), place)
+
+    def _read(self, data: bytes) -> dict[str, Any]:
+        try:
+            message = json.loads(data)
+        except ValueError:
+            return {}
+        known = isinstance(message, dict) and message.get("token") == self._token
+        return message if known else {}
+
+    def _collect(self, ours: socket.socket, pending: dict[Any, int], answers: dict[int, Answer], until: float) -> None:
+        while pending and (left := until - time.monotonic()) > 0:
+            select.select([ours], [], [ours], left)
+            refused = self._refusals(ours)
+            for place in [place for place in pending if place[:2] in refused]:
+                answers[pending.pop(place)] = REFUSED
+            with suppress(OSError):
+                data, place = ours.recvfrom(_LARGEST)
+                found = self._read(data).get("answer")
+                if found is not None and place in pending:
+                    answers[pending.pop(place)] = found
+
+    def _refusals(self, ours: socket.socket) -> set[tuple[str, int]]:
+        """Give the places whose hosts said that the port is closed."""
+        places = set()
+        with suppress(OSError):
+            while True:
+                _, ancillary, _, place = ours.recvmsg(_LARGEST, 512, _MSG_ERRQUEUE)
+                codes = [struct.unpack_from("I", data)[0] for _, _, data in ancillary if len(data) >= 4]
+                if errno.ECONNREFUSED in codes and place:
+                    places.add((place[0], place[1]))
+        return places

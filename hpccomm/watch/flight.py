@@ -1,0 +1,215 @@
+"""The flight record: what each group's operations did last on this rank, kept as plain data.
+
+Whoever runs operations writes it, the watchdog reads it from its own thread: single assignments only, so that no lock
+is needed. `python -m hpccomm.doctor --flight DIR` merges the files of all ranks. It knows neither torch nor MPI.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+KEPT = 1000
+"""Operations kept of each group."""
+
+P2P = frozenset({"send", "recv"})
+
+
+class Entry:
+    """One operation.
+
+    Attributes:
+        sequence: Its number in its group; collectives and point-to-point operations are counted apart.
+        collective: Its name.
+        count: Elements on this rank.
+        dtype: Their dtype, or None.
+        posted_s: When it was asked for, on the monotonic clock, in seconds.
+        ended_s: When it ended, or None.
+        state: ``queued``, ``waiting``, ``done`` or ``failed``.
+        waiting_for: What it waits for, in the backend's words.
+        since_s: When it began to wait, or None while it has not waited yet.
+        deadline_s: When it is given up, or None while that is not known.
+        in_library: Whether it is inside a library's call that holds no deadline itself.
+        peer: The rank of the group at the other end of a send or receive; -1 for none in particular.
+    """
+
+    __slots__ = (
+        "collective",
+        "count",
+        "deadline_s",
+        "dtype",
+        "ended_s",
+        "in_library",
+        "peer",
+        "posted_s",
+        "sequence",
+        "since_s",
+        "state",
+        "waiting_for",
+    )
+
+    def __init__(self, sequence: int, collective: str, count: int, dtype: Any) -> None:
+        self.sequence = sequence
+        self.collective = collective
+        self.count = count
+        self.dtype = dtype
+        self.posted_s = time.monotonic()
+        self.ended_s: float | None = None
+        self.state = "waiting"
+        self.waiting_for = ""
+        self.since_s: float | None = None
+        self.deadline_s: float | None = None
+        self.in_library = False
+        self.peer = -1
+
+    def __str__(self) -> str:
+        if self.dtype is None:
+            return f"{self.collective}, operation {self.sequence}"
+        of = f"{self.count} {_dtype_name(self.dtype)}"
+        return f"{self.collective} of {of}, operation {self.sequence}"
+
+    def end(self, state: str) -> None:
+        """Note that it has ended."""
+        self.ended_s = time.monotonic()
+        self.state = state
+
+    def as_data(self) -> dict[str, Any]:
+        """Give what the file says of it."""
+        return {
+            "sequence": self.sequence,
+            "collective": self.collective,
+            "count": self.count,
+            "dtype": _dtype_name(self.dtype),
+            "posted_s": self.posted_s,
+            "ended_s": self.ended_s,
+            "state": self.state,
+            "waiting_for": self.waiting_for if self.ended_s is None else "",
+        }
+
+
+class GroupLog:
+    """The operations of one group on this rank.
+
+    Attributes:
+        name: The group's name, the same on its ranks.
+        ranks: Its ranks in the job, in order.
+        rank: This rank in the group.
+        expression: Its backend.
+        generation: How often it was renewed.
+        entries: The last operations, oldest first.
+        started: Number of the last collective that was begun.
+        current: The collective under way, if any.
+        exchanges: The point-to-point operations under way.
+        why_dead: Why the group takes no operation any more, or None.
+        overdue: Whether it died of a deadline.
+    """
+
+    def __init__(self, name: str, ranks: Sequence[int], rank: int, expression: str) -> None:
+        self.name, self.ranks, self.rank, self.expression = name, tuple(ranks), rank, expression
+        self.generation = 0
+        self.entries: deque[Entry] = deque(maxlen=KEPT)
+        self.started = 0
+        self.exchanged = 0
+        self.current: Entry | None = None
+        self.exchanges: set[Entry] = set()
+        self.why_dead: str | None = None
+        self.overdue = False
+
+    @property
+    def key(self) -> str:
+        """The group's name among all ranks and generations."""
+        return f"{self.name}#{self.generation}"
+
+    def begin(self, collective: str, count: int, dtype: Any) -> Entry:
+        """Number a collective and note it."""
+        self.started += 1
+        entry = Entry(self.started, collective, count, dtype)
+        self.entries.append(entry)
+        return entry
+
+    def begin_exchange(self, name: str, count: int, dtype: Any, peer: int) -> Entry:
+        """Number a send to or receive from a rank of the group, -1 for any, and note it."""
+        self.exchanged += 1
+        entry = Entry(self.exchanged, name, count, dtype)
+        entry.peer = peer
+        self.entries.append(entry)
+        self.exchanges.add(entry)
+        return entry
+
+    def forget(self, entry: Entry) -> None:
+        """Note that an operation is under way no more."""
+        self.exchanges.discard(entry)
+        if self.current is entry:
+            self.current = None
+
+    def waiting(self) -> list[Entry]:
+        """Give the operations under way that have waited."""
+        current, under_way = self.current, list(self.exchanges)
+        if current is not None:
+            under_way.append(current)
+        return [entry for entry in under_way if entry.since_s is not None and entry.ended_s is None]
+
+    def as_data(self) -> dict[str, Any]:
+        """Give what the file says of it."""
+        return {
+            "name": self.name,
+            "expression": self.expression,
+            "ranks": list(self.ranks),
+            "started": self.started,
+            "operations": [entry.as_data() for entry in list(self.entries)],
+        }
+
+
+class Flight:
+    """The logs of all groups of this process."""
+
+    def __init__(self) -> None:
+        self.logs: dict[str, GroupLog] = {}
+
+    def add(self, log: GroupLog) -> None:
+        """Keep a group's log; one of the same name is replaced."""
+        self.logs[log.name] = log
+
+    def drop(self, log: GroupLog) -> None:
+        """Forget a group's log, unless another has taken its name."""
+        if self.logs.get(log.name) is log:
+            del self.logs[log.name]
+
+    def write(self, folder: Path, rank: int, size: int, why: str) -> Path:
+        """Write ``rank<N>.json`` into a folder, which is made where it is missing.
+
+        Returns:
+            The file.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / f"rank{rank}.json"
+        groups = [log.as_data() for log in list(self.logs.values())]
+        record = {
+            "version": 1,
+            "rank": rank,
+            "size": size,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "why": why,
+            "written_at": time.time(),
+            "clock_s": time.monotonic(),
+            "groups": groups,
+        }
+        partial = file.with_suffix(".partial")
+        partial.write_text(json.dumps(record))
+        partial.replace(file)
+        return file
+
+
+def _dtype_name(dtype: Any) -> str:
+    return "" if dtype is None else str(dtype).removeprefix("torch.")
+
+
+flight = Flight()
+"""The flight record of this process."""

@@ -1,0 +1,110 @@
+"""Who is missing from an operation, and what became of them, in words.
+
+A waiting rank asks the others over the side channel; for those that do not answer it looks at their processes, where
+they share its host. It knows no operation but by its number.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hpccomm.liveness import Process, process_state, this_process
+from hpccomm.watch.channel import REFUSED, Answer, Channel
+from hpccomm.watch.flight import P2P, Entry, Flight, GroupLog
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rank lives: its host's name and its process."""
+
+    host: str
+    process: Process
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a waiting rank found out.
+
+    Attributes:
+        missing: What is the matter with each rank (of the job) that holds the operation up.
+        waiting: The other ranks (of the job) that wait in the same operation, this one among them.
+    """
+
+    missing: Mapping[int, str]
+    waiting: Sequence[int]
+
+    def __str__(self) -> str:
+        if not self.missing:
+            return "all ranks are in it, so that the library or the network holds it up"
+        shown = [f"rank {rank} {words}" for rank, words in list(self.missing.items())[:8]]
+        more = [f"and {len(self.missing) - 8} more ranks"] if len(self.missing) > 8 else []
+        return "; ".join(shown + more)
+
+
+class RollCall:
+    """Asks and answers for this rank.
+
+    Args:
+        channel: The side channel.
+        flight: This rank's record.
+        places: Where every rank lives.
+        rank: This rank.
+    """
+
+    def __init__(self, channel: Channel, flight: Flight, places: Sequence[Place], rank: int) -> None:
+        self._channel, self._flight, self._places, self._rank = channel, flight, places, rank
+
+    def find(self, log: GroupLog, entry: Entry) -> Finding:
+        """Find out who holds an operation up; takes a fraction of a second where ranks do not answer."""
+        others = [rank for rank in log.ranks if rank != self._rank]
+        if entry.collective in P2P and entry.peer >= 0:
+            others = [log.ranks[entry.peer]]
+        answers = self._channel.ask({"group": log.key}, others)
+        missing, waiting = {}, [self._rank]
+        for rank in others:
+            words = self._judge(rank, answers.get(rank), entry)
+            if words:
+                missing[rank] = words
+            elif entry.collective not in P2P and answers[rank].get("current") == entry.sequence:
+                waiting.append(rank)
+        return Finding(missing, sorted(waiting))
+
+    def answer(self, question: Answer) -> Answer:
+        """Say how far this rank is in a group."""
+        log = next((log for log in list(self._flight.logs.values()) if log.key == question.get("group")), None)
+        if log is None:
+            return {"unknown": True}
+        current, last = log.current, next(reversed(list(log.entries)), None)
+        told: Answer = {"started": log.started, "dead": log.why_dead}
+        if current is not None:
+            told |= {"current": current.sequence, "doing": str(current)}
+        elif last is not None and last.ended_s is not None:
+            told["did"] = f"{last}, which ended {time.monotonic() - last.ended_s:.0f} s ago"
+        return told
+
+    def _judge(self, rank: int, answer: Answer | None, entry: Entry) -> str:
+        """Say what is the matter with a rank; nothing where it does its part."""
+        where, process = self._places[rank], self._places[rank].process
+        seen = process.space == this_process().space
+        state = process_state(process.pid, process.start_time) if seen else "unknown"
+        if state == "dead" or answer is REFUSED:
+            return f"on {where.host} has ended (process {process.pid})"
+        if state == "stopped":
+            return f"on {where.host} is stopped (process {process.pid})"
+        if answer is None:
+            return f"on {where.host} does not answer: it is stopped, or its host cannot be reached"
+        if answer.get("unknown"):
+            return f"on {where.host} does not have this group: it has closed it, or not made it yet"
+        if answer.get("dead"):
+            return f"on {where.host} has given the group up: {answer['dead']}"
+        if entry.collective in P2P or answer["started"] < entry.sequence:
+            return f"on {where.host} has not come: {_last(answer)}"
+        return ""
+
+
+def _last(answer: Answer) -> str:
+    if "doing" in answer:
+        return f"it is in {answer['doing']}"
+    return f"its last was {answer['did']}" if "did" in answer else "it has called nothing yet"
