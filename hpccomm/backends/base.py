@@ -4,14 +4,16 @@ A leaf or combinator is one class in one file beside this one, plus one line in 
 front door lets through: dense tensors on its devices, dtypes and operators of its own support table, counts within
 `max_count`, roots and peers as ranks of the group. It knows neither torch's process groups nor deadlines.
 
-Every operation is a generator: it yields a word for what it waits for whenever it cannot go on, and ends when the
-result is in place. Whoever steps it holds the deadline and decides how to wait. An operation that fails raises.
+Every operation is a generator: it yields a word for what it waits for whenever it cannot go on, or a `LibraryCall`
+that must be made before it goes on, and ends when the result is in place. Whoever steps it holds the deadline and
+decides how to wait and in which thread to call. An operation that fails raises; one that is given up is closed.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -20,10 +22,32 @@ from hpccomm.backends.context import Context
 from hpccomm.backends.support import Support
 from hpccomm.errors import UnsupportedError
 
-Operation = Generator[str, None, None]
+
+@dataclass(slots=True)
+class LibraryCall:
+    """A call that blocks inside a library.
+
+    Attributes:
+        call: Makes it; takes the seconds that are left to the operation.
+        what: What is called, in words.
+        bounded: Whether it keeps to that time by itself.
+    """
+
+    call: Callable[[float], object]
+    what: str
+    bounded: bool = False
+
+
+Operation = Generator[str | LibraryCall, None, None]
 
 MAX_COUNT = 2**31 - 1
 """Elements of one call to a library that counts in C integers (bytes, where it only moves)."""
+
+
+def resumed(waits: str | LibraryCall, operation: Operation) -> Operation:
+    """Give an operation that has been stepped once as one that yields what it waited for again."""
+    yield waits
+    yield from operation
 
 
 class Backend(ABC):

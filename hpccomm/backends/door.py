@@ -39,12 +39,12 @@ class FrontDoor:
         how = self._plan(op, tensor)
         if how.direct and is_dense(tensor):
             if 0 < tensor.numel() <= self._limit:
-                return self.backend.all_reduce(tensor, how.op)
+                return self.backend.all_reduce(tensor.detach() if tensor.requires_grad else tensor, how.op)
             return self._all_reduce_pieces(tensor.detach().view(-1), how.op)
+        refuse_overlap(tensor)
         return self._all_reduce_staged(tensor, how, factor)
 
     def _all_reduce_staged(self, tensor: torch.Tensor, how: Plan, factor: Factor) -> Operation:
-        refuse_overlap(tensor)
         buffer = load(tensor, how, factor)
         yield from self._all_reduce_pieces(buffer, how.op)
         scale(buffer, how, self.backend.size)
@@ -58,11 +58,10 @@ class FrontDoor:
         """Overwrite a tensor with that of rank `root`, which stays as it is."""
         self._check_device(tensor)
         self._check_rank("root", root)
-        sends = root == self.backend.rank
-        buffer = dense(tensor) if sends else writable(tensor)
-        yield from self._moved(self.backend.broadcast, buffer, root)
-        if not sends:
-            store(buffer, tensor)
+        if root == self.backend.rank:
+            return self._moved(self.backend.broadcast, dense(tensor), root)
+        buffer = writable(tensor)
+        return self._stored(self._moved(self.backend.broadcast, buffer, root), buffer, tensor)
 
     def reduce_scatter(
         self, output: torch.Tensor, inputs: Sequence[torch.Tensor], op: Op, factor: Factor = None
@@ -78,6 +77,11 @@ class FrontDoor:
         how = self._plan(op, output)
         counts = self._block_counts(inputs, output, "reduce_scatter")
         refuse_overlap(output)
+        return self._reduce_scatter_staged(output, inputs, how, counts, factor)
+
+    def _reduce_scatter_staged(
+        self, output: torch.Tensor, inputs: Sequence[torch.Tensor], how: Plan, counts: Sequence[int], factor: Factor
+    ) -> Operation:
         loaded = [load(block, how, factor) for block in inputs]
         source = loaded[0] if len(loaded) == 1 else torch.cat(loaded)
         direct = how.direct and is_dense(output) and not share_memory(source, output)
@@ -113,6 +117,11 @@ class FrontDoor:
         counts = self._block_counts(outputs, source, "all_gather")
         for output in outputs:
             refuse_overlap(output)
+        return self._all_gather_staged(outputs, source, counts)
+
+    def _all_gather_staged(
+        self, outputs: Sequence[torch.Tensor], source: torch.Tensor, counts: Sequence[int]
+    ) -> Operation:
         sent = dense(source).view(-1)
         single = len(outputs) == 1
         buffer = writable(outputs[0]).view(-1) if single else sent.new_empty(sum(counts))
@@ -145,10 +154,11 @@ class FrontDoor:
         """Receive into a tensor of the size that rank `source` sends."""
         self._check_device(tensor)
         self._check_rank("source", source)
-        return self._received(writable(tensor), tensor, source, tag)
+        buffer = writable(tensor)
+        return self._stored(self._moved(self.backend.recv, buffer, source, tag), buffer, tensor)
 
-    def _received(self, buffer: torch.Tensor, tensor: torch.Tensor, source: int, tag: int) -> Operation:
-        yield from self._moved(self.backend.recv, buffer, source, tag)
+    def _stored(self, receiving: Operation, buffer: torch.Tensor, tensor: torch.Tensor) -> Operation:
+        yield from receiving
         store(buffer, tensor)
 
     def barrier(self) -> Operation:
@@ -205,7 +215,7 @@ class FrontDoor:
 
 def _limit_asked() -> int:
     text = os.environ.get("HPCCOMM_MAX_COUNT", "")
-    if text and not (text.isdigit() and int(text) > 0):
+    if text and not (text.isdecimal() and int(text) > 0):
         raise OptionError(
             f"read HPCCOMM_MAX_COUNT={text!r}",
             found="not a positive whole number",

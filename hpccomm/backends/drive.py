@@ -1,6 +1,6 @@
-"""Step one operation to its end against its deadline, and wait well meanwhile.
+"""Step one operation to its end in the caller's own thread, against its deadline, and wait well meanwhile.
 
-This is the direct path of a synchronous call: the caller's own thread steps. It knows no backend.
+This is the direct path of a synchronous call. It knows no backend.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import time
 
-from hpccomm.backends.base import Operation
+from hpccomm.backends.base import LibraryCall, Operation
+from hpccomm.watch.flight import Entry, GroupLog
 
 # Polls made at once before the processor is offered to others, and before sleeping between polls.
 _EAGER_POLLS = 10_000
@@ -18,36 +19,72 @@ _LONGEST_SLEEP_S = 1e-3
 
 
 class OverdueError(Exception):
-    """An operation was given up at its deadline.
-
-    Args:
-        waited_for: What it waited for, in the backend's words.
-        waited_s: For how long, in seconds.
-    """
-
-    def __init__(self, waited_for: str, waited_s: float) -> None:
-        super().__init__(f"waited {waited_s:.1f} s for {waited_for}")
+    """An operation was given up at its deadline."""
 
 
-def drive(operation: Operation, timeout_s: float, *, crowded: bool) -> None:
+class GroupDeadError(Exception):
+    """An operation was given up because another rank has given its group up."""
+
+
+def drive(operation: Operation, waits: str | LibraryCall, entry: Entry, log: GroupLog, *, crowded: bool) -> None:
     """Step an operation until it ends.
 
     Args:
-        operation: The operation, stepped or not.
-        timeout_s: Its deadline from now on, in seconds.
+        operation: The operation, stepped already; whoever asked closes it where this raises.
+        waits: What it yielded last.
+        entry: Its record, with its deadline.
+        log: The record of its group.
         crowded: Whether more ranks than cores share this host, so that waiting must not hold a core.
 
     Raises:
-        OverdueError: The deadline has passed; the operation is closed.
+        OverdueError: The deadline has passed.
+        GroupDeadError: The group has died meanwhile.
     """
-    start = time.monotonic()
-    for polls, waited_for in enumerate(operation):
-        waited_s = time.monotonic() - start
-        if waited_s > timeout_s:
-            operation.close()
-            raise OverdueError(waited_for, waited_s)
-        if crowded or polls > _EAGER_POLLS:
-            _yield_core(polls)
+    polls = 0
+    while True:
+        if type(waits) is LibraryCall:
+            make_call(waits, entry)
+        else:
+            entry.waiting_for = waits  # type: ignore[assignment]
+            give_up_if_due(entry, log)
+            polls += 1
+            if crowded or polls > _EAGER_POLLS:
+                _yield_core(polls)
+        following = next(operation, None)
+        if following is None:
+            return
+        waits = following
+
+
+def begin_waiting(entry: Entry, timeout_s: float) -> None:
+    """Note that an operation waits from now on, and until when."""
+    entry.since_s = time.monotonic()
+    entry.deadline_s = entry.since_s + timeout_s
+    entry.state = "waiting"
+
+
+def give_up_if_due(entry: Entry, log: GroupLog) -> None:
+    """Raise where an operation's deadline has passed or its group has died."""
+    if log.why_dead is not None:
+        raise GroupDeadError(log.why_dead)
+    assert entry.deadline_s is not None
+    if time.monotonic() > entry.deadline_s:
+        raise OverdueError(entry.waiting_for)
+
+
+def make_call(call: LibraryCall, entry: Entry) -> None:
+    """Make a library's call here and now."""
+    assert entry.deadline_s is not None
+    entry.waiting_for = call.what
+    entry.in_library = not call.bounded
+    try:
+        call.call(max(entry.deadline_s - time.monotonic(), 0.001))
+    except Exception as error:
+        if time.monotonic() >= entry.deadline_s:
+            raise OverdueError(call.what) from error
+        raise
+    finally:
+        entry.in_library = False
 
 
 def _yield_core(polls: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 import torch
 
-from hpccomm.backends.base import Backend, Operation
+from hpccomm.backends.base import Backend, Operation, resumed
 from hpccomm.backends.c10d import Op, ReduceOp
 from hpccomm.schedule import Interval, Step
 
@@ -62,8 +62,9 @@ def execute(
 
 def _post(pending: Pending, interval: Interval, sending: Operation) -> None:
     """Start a send, and note it if it goes on."""
-    if next(sending, None) is not None:
-        pending.append((interval, sending))
+    waits = next(sending, None)
+    if waits is not None:
+        pending.append((interval, resumed(waits, sending)))
 
 
 def _receive(step: Step, carrier: Backend, buffer: torch.Tensor, op: Op | None, pending: Pending) -> Operation:

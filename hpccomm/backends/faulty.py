@@ -51,6 +51,13 @@ class FaultyBackend(Backend):
                 remedy=f"there are {', '.join(KINDS)}",
                 everywhere=True,
             )
+        if not 0 <= rank < self.size or call < 0 or seconds < 0:
+            raise OptionError(
+                f"build backend faulty({inner}, {kind}, rank={rank}, call={call}, seconds={seconds})",
+                found=f"a group of {self.size} ranks",
+                remedy="give a rank of the group, a call from 1 (0: every call), and seconds from 0",
+                everywhere=True,
+            )
         self._inner = build(inner, context.child("inner"))
         self.support, self.max_count = self._inner.support, self._inner.max_count
         self._kind, self._strikes, self._at = kind.name, self.rank == rank, call

@@ -6,15 +6,14 @@ Gloo works in threads of its own; operations here are started and polled. It is 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from concurrent.futures import Future
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 import torch
 
-from hpccomm.backends.base import Backend, Operation, offsets
+from hpccomm.backends.base import Backend, LibraryCall, Operation, offsets
 from hpccomm.backends.c10d import (
     AllgatherOptions,
     AllreduceOptions,
@@ -27,6 +26,8 @@ from hpccomm.backends.context import Context
 from hpccomm.backends.support import ARITHMETIC, BITWISE, HALVES, Support
 from hpccomm.errors import BackendError, OptionError
 
+_OF_GLOO = timedelta(days=7)
+_NEVER_SENT = 2**31 - 7  # a tag
 _INTEGERS = (torch.int8, torch.uint8, torch.int32, torch.int64)
 
 
@@ -59,18 +60,19 @@ class GlooBackend(Backend):
         if accumulate == "float32":
             self.support = self.support.without(HALVES)
         self._group = _process_group(context, threads)
+        self._given_up = False
 
     def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
         """Call Gloo's allreduce."""
         options = AllreduceOptions()
         options.reduceOp = ReduceOp(op)
-        yield from _complete(self._group.allreduce([buffer], options))
+        yield from self._complete(self._group.allreduce([buffer], options))
 
     def broadcast(self, buffer: torch.Tensor, root: int) -> Operation:
         """Call Gloo's broadcast."""
         options = BroadcastOptions()
         options.rootRank = root
-        yield from _complete(self._group.broadcast([_as_bytes(buffer)], options))
+        yield from self._complete(self._group.broadcast([_as_bytes(buffer)], options))
 
     def reduce_scatter(
         self, output: torch.Tensor, source: torch.Tensor, op: Op, counts: Sequence[int] | None = None
@@ -97,25 +99,60 @@ class GlooBackend(Backend):
             flat[starts[rank] : starts[rank + 1]] = rows[rank, :count]
 
     def _gather_equal(self, output: torch.Tensor, source: torch.Tensor) -> Operation:
-        yield from _complete(self._group._allgather_base(output, source, AllgatherOptions()))
+        yield from self._complete(self._group._allgather_base(output, source, AllgatherOptions()))
 
     def barrier(self) -> Operation:
         """Call Gloo's barrier."""
-        yield from _complete(self._group.barrier())
+        yield from self._complete(self._group.barrier())
 
     def send(self, buffer: torch.Tensor, dest: int, tag: int) -> Operation:
         """Call Gloo's send."""
-        yield from _complete_in_thread(self._group.send([_as_bytes(buffer)], dest, tag))
+        return self._complete_inside(self._group.send([_as_bytes(buffer)], dest, tag), f"rank {dest} to take it")
 
     def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
         """Call Gloo's recv."""
-        yield from _complete_in_thread(self._group.recv([_as_bytes(buffer)], source, tag))
+        return self._complete_inside(self._group.recv([_as_bytes(buffer)], source, tag), f"a message of rank {source}")
+
+    def close(self) -> None:
+        """Free the group; what was given up is ended first, since Gloo's threads would wait for it."""
+        if self._given_up:
+            self._break_off()
+        del self._group
+        super().close()
+
+    def _complete(self, work: Any) -> Operation:
+        try:
+            while not work.is_completed():
+                yield "Gloo"
+        except GeneratorExit:
+            self._given_up = True
+            raise
+        work.wait()
+
+    def _complete_inside(self, work: Any, what: str) -> Operation:
+        """Wait for a send or receive, which Gloo completes in a blocking `wait` alone."""
+
+        def wait(left_s: float) -> None:
+            try:
+                work.wait(timedelta(seconds=left_s))
+            except RuntimeError:
+                self._given_up = True
+                raise
+
+        yield LibraryCall(wait, what, bounded=True)
+
+    def _break_off(self) -> None:
+        """Close the connections: Gloo does so where a receive passes its time."""
+        if self.size > 1:
+            with suppress(RuntimeError):
+                message = torch.empty(1, dtype=torch.uint8)
+                self._group.recv([message], (self.rank + 1) % self.size, _NEVER_SENT).wait(timedelta(milliseconds=1))
 
 
 def _process_group(context: Context, threads: int) -> Any:
     options = ProcessGroupGloo._Options()
     options._threads = threads
-    options._timeout = timedelta(seconds=context.timeout_s)
+    options._timeout = _OF_GLOO  # ours are held by whoever steps, and may change
     try:
         options._devices = [ProcessGroupGloo.create_device(hostname=context.address, lazy_init=False)]
         topology = context.topology
@@ -126,28 +163,6 @@ def _process_group(context: Context, threads: int) -> Any:
             found=str(error).splitlines()[0],
             remedy="check that all hosts reach this address; HPCCOMM_INTERFACE names another interface",
         ) from error
-
-
-def _complete(work: Any) -> Operation:
-    while not work.is_completed():
-        yield "Gloo"
-    work.wait()
-
-
-def _complete_in_thread(work: Any) -> Operation:
-    """Wait for a send or receive, which Gloo completes in a blocking `wait` alone."""
-    done: Future[None] = Future()
-
-    def wait() -> None:
-        try:
-            done.set_result(work.wait())
-        except Exception as error:
-            done.set_exception(error)
-
-    threading.Thread(target=wait, name="hpccomm-gloo-wait", daemon=True).start()
-    while not done.done():
-        yield "Gloo"
-    done.result()
 
 
 def _as_bytes(tensor: torch.Tensor) -> torch.Tensor:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hpccomm.backends.base import Backend, Operation, offsets
+from hpccomm.backends.base import Backend, LibraryCall, Operation, offsets
 from hpccomm.backends.c10d import Op, ReduceOp
 from hpccomm.backends.context import Context
 from hpccomm.backends.support import ARITHMETIC, BITWISE, INTEGERS, Support
@@ -44,11 +44,21 @@ _TYPE_NAMES = {
     torch.uint64: "UINT64_T",
 }
 
+# Open MPI's vector kernels saturate sums of 8- and 16-bit integers where they should wrap; these are summed wider.
+_NARROW = frozenset({torch.int8, torch.uint8, torch.int16, torch.uint16})
+_WRAPPING = frozenset({ReduceOp.SUM, ReduceOp.PRODUCT})
+
 # Up to this size a polled non-blocking all-reduce costs no more than arriving first and reducing then.
 _POLLED_BYTES = 4096
 
 # Requests given up at a deadline, with the memory that MPI may still touch.
 _ABANDONED: list[tuple[Any, ...]] = []
+
+
+def _operators(dtype: torch.dtype) -> frozenset[Op]:
+    if dtype not in INTEGERS:
+        return ARITHMETIC
+    return (ARITHMETIC | BITWISE) - (_WRAPPING if dtype in _NARROW else frozenset())
 
 
 class MpiBackend(Backend):
@@ -59,7 +69,7 @@ class MpiBackend(Backend):
 
     support = Support(
         devices=frozenset({"cpu"}),
-        reductions={dtype: ARITHMETIC | BITWISE if dtype in INTEGERS else ARITHMETIC for dtype in _TYPE_NAMES},
+        reductions={dtype: _operators(dtype) for dtype in _TYPE_NAMES},
         rounding="float32 and float64 at every addition; narrower floats once",
         deadline="arrival of all ranks is polled; inside the library's call it is not held",
     )
@@ -76,9 +86,11 @@ class MpiBackend(Backend):
         from mpi4py import MPI
 
         self._comm: MPI.Intracomm = context.communicator
+        self._may_block = MPI.Query_thread() == MPI.THREAD_MULTIPLE
         self._in_place = MPI.IN_PLACE
         self._at = MPI.buffer.fromaddress
         self._byte = MPI.BYTE
+        self._new_status = MPI.Status
         self._ops: dict[Op, MPI.Op] = {op: getattr(MPI, name) for op, name in _OP_NAMES.items()}
         self._types: dict[torch.dtype, tuple[MPI.Datatype, int]] = {
             dtype: (getattr(MPI, name), dtype.itemsize) for dtype, name in _TYPE_NAMES.items()
@@ -93,8 +105,7 @@ class MpiBackend(Backend):
             if not request.Test():
                 yield from self._complete(request, "all ranks to arrive", buffer)
             return
-        yield from self._arrival()
-        self._comm.Allreduce(self._in_place, data, self._ops[op])
+        yield from self._collective("Allreduce", (self._in_place, data, self._ops[op]), buffer)
 
     def broadcast(self, buffer: torch.Tensor, root: int) -> Operation:
         """Call MPI_Ibcast and poll."""
@@ -104,28 +115,25 @@ class MpiBackend(Backend):
         self, output: torch.Tensor, source: torch.Tensor, op: Op, counts: Sequence[int] | None = None
     ) -> Operation:
         """Call MPI_Reduce_scatter, or MPI_Reduce_scatter_block for equal shares."""
-        yield from self._arrival()
         send, receive = self._typed(source), self._typed(output)
         if counts is None:
             send = [self._memory(source), self._types[source.dtype][0]]  # a count here would mean one block's
-            self._comm.Reduce_scatter_block(send, receive, self._ops[op])
+            yield from self._collective("Reduce_scatter_block", (send, receive, self._ops[op]), source, output)
         else:
-            self._comm.Reduce_scatter(send, receive, counts, self._ops[op])
+            yield from self._collective("Reduce_scatter", (send, receive, counts, self._ops[op]), source, output)
 
     def all_gather(self, output: torch.Tensor, source: torch.Tensor, counts: Sequence[int] | None = None) -> Operation:
         """Call MPI_Allgather, or MPI_Allgatherv for unequal shares."""
-        yield from self._arrival()
         width = output.element_size()
         shares = counts if counts is not None else [source.numel()] * self.size
         starts = offsets([count * width for count in shares])
         in_place = source.data_ptr() == output.data_ptr() + starts[self.rank]
         send = self._in_place if in_place and source.numel() else self._bytes(source)
         if counts is None:
-            self._comm.Allgather(send, [self._memory(output), self._byte])
+            yield from self._collective("Allgather", (send, [self._memory(output), self._byte]), source, output)
         else:
-            lengths = [count * width for count in counts]
-            receive = [self._memory(output), (lengths, starts[:-1]), self._byte]
-            self._comm.Allgatherv(send, receive)
+            receive = [self._memory(output), ([count * width for count in counts], starts[:-1]), self._byte]
+            yield from self._collective("Allgatherv", (send, receive), source, output)
 
     def barrier(self) -> Operation:
         """Call MPI_Ibarrier and poll."""
@@ -137,7 +145,16 @@ class MpiBackend(Backend):
 
     def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
         """Call MPI_Irecv and poll."""
-        yield from self._complete(self._comm.Irecv(self._bytes(buffer), source, tag), f"rank {source}", buffer)
+        request, status = self._comm.Irecv(self._bytes(buffer), source, tag), self._new_status()
+        if not request.Test(status):
+            yield from self._complete(request, f"a message of rank {source}", buffer, status=status)
+        sent, wanted = status.Get_count(self._byte), buffer.numel() * buffer.element_size()
+        if sent != wanted:
+            raise BackendError(
+                f"receive {wanted} bytes of rank {source}",
+                found=f"it sent {sent} bytes",
+                remedy="give send and recv tensors of one size and dtype",
+            )
 
     def close(self) -> None:
         """Free the communicator, or leave it where an operation on it was given up."""
@@ -145,14 +162,25 @@ class MpiBackend(Backend):
             self.context.communicator = None
         super().close()
 
+    def _collective(self, name: str, arguments: tuple[Any, ...], *memory: torch.Tensor) -> Operation:
+        """Arrive, then make the library's blocking call; where threads must not call at once, poll throughout."""
+        if self._may_block:
+            yield from self._arrival()
+            yield LibraryCall(lambda _: getattr(self._comm, name)(*arguments), f"MPI_{name}")
+        else:
+            request = getattr(self._comm, f"I{name.lower()}")(*arguments)
+            yield from self._complete(request, "all ranks to arrive", *memory)
+
     def _arrival(self) -> Operation:
         request = self._comm.Ibarrier()
         if not request.Test():
             yield from self._complete(request, "all ranks to arrive")
 
-    def _complete(self, request: MPI.Request, what: str, *memory: torch.Tensor) -> Operation:
+    def _complete(
+        self, request: MPI.Request, what: str, *memory: torch.Tensor, status: MPI.Status | None = None
+    ) -> Operation:
         try:
-            while not request.Test():
+            while not request.Test(status):
                 yield what
         except GeneratorExit:
             _ABANDONED.append((self._comm, request, memory))

@@ -128,7 +128,7 @@ class Collectives:
     def send(self, tensors: Sequence[torch.Tensor], dest: int, tag: int = 0) -> Work:
         """Post a send; the returned work ends when the tensor may be used again."""
         (tensor,) = tensors
-        return self._runner.post("send", self._runner.door.send(tensor, dest, tag), tensors, -1)
+        return self._runner.post("send", self._runner.door.send(tensor, dest, tag), tensors, dest)
 
     def recv(self, tensors: Sequence[torch.Tensor], source: int, tag: int = 0) -> Work:
         """Post a receive; the returned work ends when the tensor is filled."""
@@ -136,10 +136,10 @@ class Collectives:
         return self._runner.post("recv", self._runner.door.recv(tensor, source, tag), tensors, source)
 
     def _get_sequence_number_for_group(self) -> int:
-        return self._runner.sequence
+        return self._runner.log.started
 
     def _set_sequence_number_for_group(self) -> None:
-        self._runner.sequence = 0
+        """Do nothing: operations are numbered from the group's making on."""
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Set the deadline of operations that give none."""
@@ -188,6 +188,9 @@ for _name in (
 
 class HpccommBackend(Collectives, Backend):  # type: ignore[misc]
     """What C++ callers and per-device groups see."""
+
+    supports_coalescing = False  # torch's own property asks this class, which without an answer asks the property
+    supports_splitting = False
 
     def __init__(self, runner: Runner) -> None:
         Backend.__init__(self, runner.backend.rank, runner.backend.size)

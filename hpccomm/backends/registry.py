@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from importlib import import_module
+from typing import get_args, get_type_hints
 
 from hpccomm.algorithms import ALGORITHMS
 from hpccomm.backends.base import Backend
@@ -66,7 +67,9 @@ def bind(expression: Expression, builder: Builder) -> inspect.BoundArguments:
     parameters = list(signature.parameters.values())[1:]
     signature = signature.replace(parameters=parameters)
     try:
-        return signature.bind(*expression.arguments, **dict(expression.options))
+        bound = signature.bind(*expression.arguments, **dict(expression.options))
+        for name, value in expression.options:
+            _check_type(name, value, builder)
     except TypeError as error:
         wanted = ", ".join(str(p).split(":")[0].split("=")[0].strip() for p in parameters)
         raise ExpressionError(
@@ -75,6 +78,17 @@ def bind(expression: Expression, builder: Builder) -> inspect.BoundArguments:
             remedy=f"{expression.name} takes ({wanted})",
             everywhere=True,
         ) from None
+    return bound
+
+
+def _check_type(name: str, value: object, builder: Builder) -> None:
+    """Refuse an option whose value is of no type that its parameter's annotation names."""
+    hints = get_type_hints(builder.__init__ if inspect.isclass(builder) else builder)
+    wanted = get_args(hints[name]) or (hints[name],) if name in hints else ()
+    fits = type(value) in wanted or (float in wanted and type(value) is int)
+    if wanted and not fits:
+        names = " or ".join(kind.__name__ for kind in wanted)
+        raise TypeError(f"{name}={value} is of type {type(value).__name__}, not {names}")
 
 
 def _builder(expression: Expression) -> Builder:

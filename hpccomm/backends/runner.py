@@ -1,24 +1,31 @@
-"""Run one group's operations: number them, hold their deadlines, name what failed, refuse a dead group.
+"""Run one group's operations: number and record them, hold their deadlines, name what failed, refuse a dead group.
 
-Synchronous and asynchronous collectives run at once in the caller's thread; send and recv are posted and stepped by
-their work. It stands between torch's face and the front door and knows no backend in particular.
+A synchronous collective runs in the caller's thread while nothing else of its group is under way; everything else
+begins there and is handed to the progress engine. It stands between torch's face and the front door and knows no
+backend in particular.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import timedelta
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn
+from weakref import WeakSet
 
 import torch
 
 from hpccomm.backends.base import Backend, Operation
 from hpccomm.backends.door import FrontDoor
-from hpccomm.backends.drive import OverdueError, drive
-from hpccomm.backends.support import dtype_name
+from hpccomm.backends.drive import GroupDeadError, OverdueError, begin_waiting, drive
+from hpccomm.backends.engine import Line, engine
+from hpccomm.backends.task import Task
 from hpccomm.backends.work import DoneWork, PendingWork
 from hpccomm.errors import BackendError, DeadlineError, HpccommError, OptionError, UnsupportedError
-from hpccomm.units import format_bytes
+from hpccomm.expression import Expression
+from hpccomm.watch.flight import Entry, GroupLog
+
+Blame = Callable[[GroupLog, Entry], str]
+"""Finds out who holds an operation up, in words; nothing where that is not known."""
 
 
 class Runner:
@@ -26,110 +33,196 @@ class Runner:
 
     Args:
         backend: What carries them.
-        name: The group's name, for messages.
+        log: The group's record.
+        asked: The expression that the backend was built from.
         crowded: Whether more ranks than cores share this host.
+        blame: Finds out who holds an operation up.
+        on_death: Called once when the group dies, with its record.
 
     Attributes:
-        sequence: How many operations were started.
         timeout_s: The deadline of operations that give none, in seconds.
     """
 
-    def __init__(self, backend: Backend, *, name: str, crowded: bool) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        log: GroupLog,
+        *,
+        asked: Expression,
+        crowded: bool,
+        blame: Blame = lambda log, entry: "",
+        on_death: Callable[[GroupLog], Any] = lambda log: None,
+    ) -> None:
         self.backend = backend
         self.door = FrontDoor(backend)
         self.expression = backend.expression
+        self.log, self.asked = log, asked
         self.timeout_s = backend.context.timeout_s
-        self.sequence = 0
-        self._name, self._crowded = name, crowded
-        self._why_dead: str | None = None
+        self._crowded, self._blame, self._on_death = crowded, blame, on_death
+        self._line = Line()
+        self._exchanges: WeakSet[Task] = WeakSet()
         self._closed = False
         self._done = DoneWork()
 
-    def run(self, what: str, operation: Operation, tensors: Sequence[Any], options: Any) -> DoneWork:
-        """Run an operation to its end and give its work."""
-        self.sequence += 1
-        if self._why_dead is not None:
-            raise self._dead(what, tensors)
+    def run(self, what: str, operation: Operation, tensors: Sequence[Any], options: Any) -> DoneWork | PendingWork:
+        """Run a collective, or begin it where the caller does not wait for it."""
+        log, line = self.log, self._line
+        first = tensors[0] if tensors else None
+        entry = log.begin(what, *_shape(first))
+        if log.why_dead is not None:
+            raise self._dead(entry)
+        is_async = options is None or getattr(options, "asyncOp", True) is not False
+        if line.tasks or not line.turn.acquire(blocking=False):
+            return self._queue(self._task(operation, entry, tensors, self._timeout(options)), is_async)
+        if is_async:
+            return self._begin(self._task(operation, entry, tensors, self._timeout(options)))
+        log.current = entry
         try:
-            if next(operation, None) is not None:
-                drive(operation, self._timeout(options), crowded=self._crowded)
-        except Exception as error:
-            raise self._failed(what, tensors, error) from error
-        if options is not None and getattr(options, "asyncOp", True) is False:
-            return self._done
-        return DoneWork(tensors)
+            first_wait = next(operation, None)
+            if first_wait is not None:
+                begin_waiting(entry, self._timeout(options))
+                drive(operation, first_wait, entry, log, crowded=self._crowded)
+        except BaseException as error:
+            operation.close()
+            self._raise(entry, error)
+        finally:
+            log.current = None
+            line.turn.release()
+        entry.end("done")
+        return self._done
 
-    def run_all(self, what: str, operations: Iterable[Operation], tensors: Sequence[Any], options: Any) -> DoneWork:
-        """Run several operations, one after the other, under one deadline."""
+    def run_all(
+        self, what: str, operations: Iterable[Operation], tensors: Sequence[Any], options: Any
+    ) -> DoneWork | PendingWork:
+        """Run several collectives, one after the other, under one deadline."""
         return self.run(what, _chained(operations), tensors, options)
 
-    def post(self, what: str, operation: Operation, tensors: Sequence[torch.Tensor], source: int) -> PendingWork:
-        """Start a point-to-point operation and give the work that ends it."""
-        self.sequence += 1
-        if self._why_dead is not None:
-            raise self._dead(what, tensors)
+    def post(self, what: str, operation: Operation, tensors: Sequence[torch.Tensor], peer: int) -> PendingWork:
+        """Begin a point-to-point operation and give the work that ends it."""
+        entry = self.log.begin_exchange(what, *_shape(tensors[0]), peer)
+        if self.log.why_dead is not None:
+            raise self._dead(entry)
+        task = self._task(operation, entry, tensors, self.timeout_s)
+        if not task.begin():
+            self._exchanges.add(task)
+            engine.post(task)
+        elif task.error is not None:
+            raise task.error
+        return PendingWork(task, source=peer if what == "recv" else -1)
 
-        def finish(operation: Operation, timeout: timedelta | None) -> None:
-            try:
-                drive(operation, _seconds(timeout) or self.timeout_s, crowded=self._crowded)
-            except Exception as error:
-                raise self._failed(what, tensors, error) from error
+    def end(self, why: str, *, overdue: bool = False) -> None:
+        """Refuse all further operations, for a reason, and let the other ranks know."""
+        if self.log.why_dead is None:
+            self.log.overdue, self.log.why_dead = overdue, why
+            self._on_death(self.log)
 
-        return PendingWork(operation, finish, tensors, source)
+    def renew(self, backend: Backend) -> None:
+        """Go on with another backend, under the group's next generation."""
+        self.stop("it is made anew")
+        self.backend.close()
+        self.backend, self.door = backend, FrontDoor(backend)
+        self.log.generation += 1
+        self.log.overdue, self.log.why_dead = False, None
 
-    def end(self, why: str) -> None:
-        """Refuse all further operations, for a reason."""
-        self._why_dead = self._why_dead or why
+    def stop(self, why: str) -> None:
+        """Fail what is under way, and refuse all further operations for a reason; the other ranks are not told."""
+        self.log.why_dead = self.log.why_dead or why
+        engine.fail(self._line, self._exchanges, lambda task: self._dead(task.entry))
 
     def close(self) -> None:
-        """Free the backend, once."""
+        """Fail what is under way and free the backend, once."""
         if not self._closed:
             self._closed = True
-            self.end("it was shut down")
+            self.stop("it was shut down")
             self.backend.close()
+
+    def _begin(self, task: Task) -> DoneWork | PendingWork:
+        """Begin a collective in this thread, with the group's turn; hand both to the engine where it goes on."""
+        try:
+            ended = task.begin()
+        except BaseException:
+            self._line.turn.release()
+            raise
+        if not ended:
+            engine.queue(self._line, task, has_turn=True)
+            return PendingWork(task, self._line)
+        self._line.turn.release()
+        if task.error is not None:
+            raise task.error
+        return DoneWork(task.tensors)
+
+    def _queue(self, task: Task, is_async: bool) -> PendingWork:
+        """Have a collective run after those of this group that are under way."""
+        task.entry.state = "queued"
+        engine.queue(self._line, task)
+        work = PendingWork(task, self._line)
+        if not is_async:
+            work.wait()
+        return work
+
+    def _task(self, operation: Operation, entry: Entry, tensors: Sequence[Any], timeout_s: float) -> Task:
+        return Task(operation, entry, self.log, timeout_s=timeout_s, tensors=tensors, name_error=self._failed)
 
     def _timeout(self, options: Any) -> float:
         """Give a call's deadline; torch's options are slow to read, so this is asked only where one waits."""
-        return _seconds(getattr(options, "timeout", None)) or self.timeout_s
+        timeout = getattr(options, "timeout", None)
+        return timeout.total_seconds() if timeout is not None and timeout.total_seconds() > 0 else self.timeout_s
 
-    def _failed(self, what: str, tensors: Sequence[Any], error: Exception) -> Exception:
-        if isinstance(error, OverdueError):
-            self.end(f"operation {self.sequence} passed its deadline")
-            return DeadlineError(
-                self._describe(what, tensors),
-                found=f"{error} on rank {self.backend.rank}",
-                remedy="look for the rank that is missing or slow; the group is dead, make a new one",
-            )
+    def _raise(self, entry: Entry, error: BaseException) -> NoReturn:
+        entry.end("failed")
+        if not isinstance(error, Exception):
+            self.end(f"{entry} was interrupted")
+            raise error
+        named = self._failed(entry, error)
+        if named is error:
+            raise error
+        raise named from error
+
+    def _failed(self, entry: Entry, error: Exception) -> Exception:
+        """Give the error that waiters get; the group is dead unless the operation was refused before it began."""
         if isinstance(error, (UnsupportedError, OptionError)):
             return error
+        asked, waited = self._describe(entry), time.monotonic() - (entry.since_s or time.monotonic())
+        if isinstance(error, GroupDeadError):
+            kind = DeadlineError if self.log.overdue else BackendError
+            return kind(asked, found=f"the group is dead: {error}", remedy="see World.renew")
         if isinstance(error, HpccommError):
             self.end(error.summary)
             return error
-        self.end(f"operation {self.sequence} failed")
+        blame = self._blame(self.log, entry)
+        if isinstance(error, OverdueError):
+            self.end(f"{entry} passed its deadline", overdue=True)
+            return DeadlineError(
+                asked,
+                found=f"waited {waited:.1f} s for {error}{f': {blame}' if blame else ''}",
+                remedy="look for the rank that is missing or slow; the group is dead, World.renew makes it anew",
+            )
+        self.end(f"{entry} failed on rank {self.log.ranks[self.log.rank]}: {error}")
         return BackendError(
-            self._describe(what, tensors),
-            found=f"{type(error).__name__} on rank {self.backend.rank}: {error}",
-            remedy="look for the rank that failed first; the group is dead, make a new one",
+            asked,
+            found=f"{type(error).__name__}: {error}{f' ({blame})' if blame else ''}",
+            remedy="look for the rank that failed first; the group is dead, World.renew makes it anew",
         )
 
-    def _dead(self, what: str, tensors: Sequence[Any]) -> BackendError:
+    def _dead(self, entry: Entry) -> BackendError:
+        entry.end("failed")
         return BackendError(
-            self._describe(what, tensors),
-            found=f"the group is dead: {self._why_dead}",
-            remedy="make a new group",
+            self._describe(entry), found=f"the group is dead: {self.log.why_dead}", remedy="see World.renew"
         )
 
-    def _describe(self, what: str, tensors: Sequence[Any]) -> str:
-        flat = [t for entry in tensors for t in ([entry] if isinstance(entry, torch.Tensor) else entry)]
-        size = sum(tensor.numel() * tensor.element_size() for tensor in flat)
-        data = f" of {format_bytes(size)} {dtype_name(flat[0].dtype)}" if flat else ""
-        return f"{what}{data}, operation {self.sequence} of group {self._name} over {self.expression}"
+    def _describe(self, entry: Entry) -> str:
+        return f"{entry} of group {self.log.name} over {self.expression}"
+
+
+def _shape(first: Any) -> tuple[int, Any]:
+    """Give elements and dtype of an operation's first tensor, or of the tensors in its first list."""
+    if first is None:
+        return 0, None
+    if isinstance(first, torch.Tensor):
+        return first.numel(), first.dtype
+    return sum(tensor.numel() for tensor in first), first[0].dtype if first else None
 
 
 def _chained(operations: Iterable[Operation]) -> Operation:
     for operation in operations:
         yield from operation
-
-
-def _seconds(timeout: timedelta | None) -> float | None:
-    return timeout.total_seconds() if timeout is not None and timeout.total_seconds() > 0 else None

@@ -1,15 +1,16 @@
-"""What torch gets back for an operation: a Work that is done, or one that its owner still steps."""
+"""What torch gets back for an operation: a Work that is done, or one that the engine steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import torch
 
-from hpccomm.backends.base import Operation
 from hpccomm.backends.c10d import Work
+from hpccomm.backends.engine import Line, engine
+from hpccomm.backends.task import Task
 
 
 class DoneWork(Work):
@@ -56,59 +57,60 @@ class DoneWork(Work):
 
 
 class PendingWork(Work):
-    """A point-to-point operation that has been posted; `wait` steps it to its end.
+    """An operation on its way.
 
     Args:
-        operation: The operation, already stepped once, so that it is posted.
-        finish: Steps it to its end against a deadline, or raises.
-        tensors: Its results.
+        task: The operation; kept by the engine too, so that dropping this handle is safe.
+        line: The queue that it stands in, or None for point-to-point operations.
         source: The rank it receives from, or -1.
     """
 
-    def __init__(
-        self,
-        operation: Operation,
-        finish: Callable[[Operation, timedelta | None], None],
-        tensors: Sequence[torch.Tensor],
-        source: int,
-    ) -> None:
+    def __init__(self, task: Task, line: Line | None = None, source: int = -1) -> None:
         super().__init__()
-        self._operation: Operation | None = operation
-        self._finish, self._tensors, self._source = finish, list(tensors), source
-        self.is_completed()
+        self._task, self._line, self._source = task, line, source
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Step the operation to its end.
+        """Wait for the operation's end.
+
+        Args:
+            timeout: A new deadline for the operation, from now on; None leaves it the one it has.
 
         Raises:
             DeadlineError: It did not end in time.
         """
-        if self._operation is not None:
-            self._finish(self._operation, timeout)
-            self._operation = None
+        if timeout is not None and timeout.total_seconds() > 0:
+            self._task.extend(timeout.total_seconds())
+        engine.wait(self._task, self._line)
+        if self._task.error is not None:
+            raise self._task.error
         return True
 
     def is_completed(self) -> bool:
-        """Step the operation once and tell whether it has ended."""
-        if self._operation is not None and next(self._operation, None) is None:
-            self._operation = None
-        return self._operation is None
+        """Tell whether the operation has ended, well or not."""
+        return engine.poll(self._task)
 
     def is_success(self) -> bool:
-        """Tell whether it has ended; one that fails raises where it is stepped."""
-        return self._operation is None
+        """Tell whether the operation has ended well."""
+        return engine.poll(self._task) and self._task.error is None
 
-    def result(self) -> list[torch.Tensor]:
+    def exception(self) -> Exception | None:
+        """Give what the operation failed with, or None."""
+        return self._task.error
+
+    def synchronize(self) -> None:
+        """Wait for the operation's end."""
+        self.wait()
+
+    def result(self) -> list[Any]:
         """Give the operation's tensors."""
-        return self._tensors
+        return list(self._task.tensors)
 
     def source_rank(self) -> int:
         """Give the rank that this operation receives from."""
         return self._source
 
     def get_future(self) -> torch.futures.Future[Any]:
-        """Give a future of the tensors, completed before it is returned."""
-        self.wait()
-        future: torch.futures.Future[Any] = torch.futures.Future()
-        future.set_result(self._tensors)
-        return future
+        """Give a future of the tensors; whatever waits for it, the engine completes it."""
+        if not engine.threaded:
+            engine.wait(self._task, self._line)
+        return self._task.future()

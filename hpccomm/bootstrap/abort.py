@@ -13,6 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -87,6 +88,11 @@ class JobGuard:
         cause = error.__cause__
         agreed = isinstance(error, HpccommError) and isinstance(cause, HpccommError) and error.asked == cause.asked
         self._write("".join(traceback.format_exception(kind, error, trace, chain=not agreed)))
+
+    def say(self, text: str) -> None:
+        """Write a line to stderr, tagged with rank and host; a terminal that is gone is no error."""
+        with suppress(OSError):
+            self._write(text)
 
     def _write(self, text: str) -> None:
         of = f"/{self.size}" if self.size else ""

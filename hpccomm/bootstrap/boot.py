@@ -21,10 +21,12 @@ from torch.distributed.rendezvous import rendezvous
 from hpccomm import network
 from hpccomm.backends.c10d import HashStore, PrefixStore, Store
 from hpccomm.backends.context import Context
+from hpccomm.backends.engine import engine
 from hpccomm.bootstrap import mpi
 from hpccomm.bootstrap.abort import guard
 from hpccomm.bootstrap.settings import RANK_PID, check_equal, port_asked, settings
 from hpccomm.bootstrap.store import fresh, serve
+from hpccomm.bootstrap.vigil import vigil
 from hpccomm.errors import LaunchError, WorldError
 from hpccomm.exchange import Exchange, MpiExchange, StoreExchange, agree
 from hpccomm.launch import ALONE, LAUNCHERS, Launch, Launcher, detect
@@ -109,6 +111,8 @@ class Boot:
 
     def close(self) -> None:
         """Free the communicator, unless a barrier on it was given up; all groups are gone by then."""
+        vigil.leave()
+        engine.stop()
         if self.communicator is not None and all(self.communicator is not kept for kept, _ in _abandoned):
             self.communicator.Free()
         self.communicator = None
@@ -156,6 +160,7 @@ def enter(environ: Mapping[str, str]) -> None:
     rank = environ.get(row.rank, "")
     guard.install(int(rank) if rank.isdecimal() else 0)
     guard.abort = guard.abort or mpi.abort_before_start(row, environ)
+    vigil.begin(launched=row is not ALONE)
 
 
 def boot(environ: Mapping[str, str], *, timeout_s: float, port: int = 0, joined: Joined | None = None) -> Boot:
@@ -194,9 +199,12 @@ def boot(environ: Mapping[str, str], *, timeout_s: float, port: int = 0, joined:
         endpoint = environ.get("MASTER_ADDR", ""), int(environ.get("MASTER_PORT") or 0)
     else:
         store, endpoint = serve(exchange, address, port=port or port_asked(environ), timeout_s=timeout_s)
+    vigil.join(exchange, address, environ)
     host = topology.hosts[exchange.rank]
     here = [one.cores for one, where in zip(everyone, topology.hosts, strict=True) if where == host]
     cores = len(frozenset[int]().union(*here))
+    engine.threaded = communicator is None or mpi.calls_from_threads()
+    engine.crowded = len(here) > cores
     return Boot(
         launch=launch,
         exchange=exchange,

@@ -85,6 +85,13 @@ def shared_memory_leader(communicator: Intracomm) -> int:
     return leader
 
 
+def calls_from_threads() -> bool:
+    """Tell whether MPI takes calls from several threads at once."""
+    from mpi4py import MPI
+
+    return MPI.Query_thread() == MPI.THREAD_MULTIPLE
+
+
 def library() -> str:
     """Name the MPI library in use and its version, and the thread level granted."""
     from mpi4py import MPI

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from hpccomm.backends.base import Backend
 from hpccomm.backends.context import Context
 from hpccomm.backends.process_group import NAME, HpccommBackend, HpccommProcessGroup, has_backend_class
 from hpccomm.backends.registry import build
@@ -21,9 +22,11 @@ from hpccomm.backends.runner import Runner
 from hpccomm.bootstrap.agreement import agreed
 from hpccomm.bootstrap.boot import Boot, Joined, boot
 from hpccomm.bootstrap.store import fresh
-from hpccomm.errors import BackendError
+from hpccomm.bootstrap.vigil import vigil
+from hpccomm.errors import BackendError, WorldError
 from hpccomm.exchange import agree
 from hpccomm.expression import Expression
+from hpccomm.watch.flight import GroupLog, flight
 
 DEVICES = ("cpu",)
 
@@ -84,9 +87,12 @@ def create(options: Any, pg_options: object | None) -> HpccommProcessGroup | Hpc
     control.timeout_s = options.timeout.total_seconds()
     try:
         expression = agreed(control.exchange, lambda: _asked(pg_options))
-        runner = _built(expression, control, booted.crowded)
+        backend = built(expression, control)
     finally:
         control.close()
+    log = GroupLog(name, ranks, control.topology.rank, backend.expression)
+    flight.add(log)
+    runner = Runner(backend, log, asked=expression, crowded=booted.crowded, blame=vigil.blame, on_death=vigil.on_death)
     return _face(runner)
 
 
@@ -119,16 +125,21 @@ def _is_current(booted: Boot | None, options: Any) -> bool:
     return present == (topology.rank, topology.world_size)
 
 
-def _built(expression: Expression, control: Context, crowded: bool) -> Runner:
-    runner: Runner | None = None
+def built(expression: Expression, control: Context) -> Backend:
+    """Build a backend on channels of its own; collective over the ranks of `control`.
+
+    Raises:
+        HpccommError: The same on all ranks.
+    """
+    backend: Backend | None = None
     error: Exception | None = None
     try:
-        runner = Runner(build(expression, control.child("data")), name=control.path.lstrip("/"), crowded=crowded)
+        backend = build(expression, control.child("data"))
     except Exception as caught:
         error = caught
     agree(control.exchange, error)
-    assert runner is not None
-    return runner
+    assert backend is not None
+    return backend
 
 
 def destroy_groups() -> None:
@@ -136,6 +147,13 @@ def destroy_groups() -> None:
     if dist.is_initialized():
         dist.destroy_process_group()
     _current.boot = _current.backend = None
+
+
+def standing_boot() -> Boot:
+    """Give the boot that groups are made from."""
+    if _current.boot is None:
+        raise WorldError("use hpccomm's groups", found="there are none", remedy="call hpccomm.init first")
+    return _current.boot
 
 
 def default() -> str:

@@ -17,6 +17,7 @@ from hpccomm.bootstrap import environment, plugin
 from hpccomm.bootstrap.abort import guard
 from hpccomm.bootstrap.agreement import agreed
 from hpccomm.bootstrap.boot import Boot, boot, enter
+from hpccomm.bootstrap.renewal import renew
 from hpccomm.errors import HpccommError, WorldError
 from hpccomm.exchange import Exchange
 from hpccomm.expression import Expression
@@ -163,6 +164,19 @@ class World:
         if error.code:
             guard.exit(error.code)
         self.close()
+
+    def renew(self) -> None:
+        """Give the world's three groups new backends, e.g. after a deadline has passed; collective.
+
+        The groups stay the objects they are, so that whatever holds them (DDP, a DeviceMesh) goes on with them. What
+        was under way fails.
+
+        Raises:
+            DeadlineError: Ranks did not come within the world's deadline; the text says which.
+            HpccommError: A backend cannot be built again; the same on all ranks.
+        """
+        for group in (self.group, self.intra_node, self.inter_node):
+            renew(group)
 
     def close(self) -> None:
         """Wait for all ranks, destroy the groups, inner ones first, and give back the environment.

@@ -253,10 +253,3 @@ def test_wrong_arguments_are_refused_before_anything_is_sent(case: hpccomm.World
     with pytest.raises(UnsupportedError, match="sparse"):
         dist.group.WORLD.allreduce([torch.ones(2, 2).to_sparse()])
     dist.barrier()
-
-
-def test_asynchronous_work_has_its_future(case: hpccomm.World) -> None:
-    tensor = torch.ones(3)
-    work = dist.all_reduce(tensor, async_op=True)
-    assert work.get_future().done()
-    assert torch.equal(work.get_future().value()[0], torch.full((3,), float(COMM.size)))

@@ -1,0 +1,162 @@
+"""One operation that somebody else may step: the progress engine, or a thread that waits for it.
+
+A task's lock is held while it is stepped. Whoever finds it ended sets its event and completes its futures. It knows
+neither the engine's queues nor any backend.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import torch
+
+from hpccomm.backends.base import LibraryCall, Operation
+from hpccomm.backends.calls import Call, call_threads
+from hpccomm.backends.drive import GroupDeadError, begin_waiting, drive, give_up_if_due
+from hpccomm.watch.flight import P2P, Entry, GroupLog
+
+
+class Task:
+    """An operation on its way.
+
+    Args:
+        operation: The operation; it must not be stepped by anybody else.
+        entry: Its record.
+        log: The record of its group.
+        timeout_s: Its deadline in seconds from when it is begun.
+        tensors: Its results, kept until it has ended.
+        name_error: Turns what it failed with into what its waiters get.
+
+    Attributes:
+        lock: Held while it is stepped.
+        error: What its waiters get, or None.
+    """
+
+    def __init__(
+        self,
+        operation: Operation,
+        entry: Entry,
+        log: GroupLog,
+        *,
+        timeout_s: float,
+        tensors: Sequence[Any],
+        name_error: Callable[[Entry, Exception], Exception],
+    ) -> None:
+        self.lock = threading.Lock()
+        self.entry, self.log, self.tensors = entry, log, tensors
+        self.timeout_s = timeout_s
+        self.error: Exception | None = None
+        self._operation, self._name_error = operation, name_error
+        self._waits: str | LibraryCall | None = None
+        self._call: Call | None = None
+        self._begun = False
+        self._ended = threading.Event()
+        self._futures: list[torch.futures.Future[Any]] = []
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self._ended.is_set()
+
+    def begin(self) -> bool:
+        """Step it for the first time, and tell whether it has ended."""
+        self._begun = True
+        if self.entry.collective not in P2P:
+            self.log.current = self.entry
+        return self._attempt(self._first)
+
+    def step(self) -> bool:
+        """Go on where that needs no waiting, and tell whether it has ended; the lock must be held."""
+        if self.ended or not self._begun:
+            return self.ended or self.begin()
+        if self._call is None and isinstance(self._waits, LibraryCall):
+            self._call = call_threads.make(self._waits, self.entry)
+            return False
+        if self._call is not None and not self._call.ended:
+            return False
+        return self._attempt(self._next)
+
+    def drive(self, crowded: bool) -> bool:
+        """Step it to its end in this thread, unless a call of it is under way in another; the lock must be held."""
+        if self._call is not None or (not self._begun and self.begin()):
+            return self.ended
+        return self.ended or self._attempt(lambda: self._drive(crowded))
+
+    def wait(self) -> None:
+        """Wait until it has ended."""
+        self._ended.wait()
+
+    def extend(self, timeout_s: float) -> None:
+        """Give it another deadline, in seconds from now."""
+        self.timeout_s = timeout_s
+        if self._begun:
+            begin_waiting(self.entry, timeout_s)
+
+    def fail(self, error: Exception) -> None:
+        """End it without stepping it any more; the lock must be held."""
+        if not self.ended:
+            self._operation.close()
+            self._end(error)
+
+    def future(self) -> torch.futures.Future[Any]:
+        """Give a future of the tensors that is completed when it ends, with an exception where it fails."""
+        base: torch.futures.Future[Any] = torch.futures.Future()
+        future = base.then(self._outcome)  # a callback that raises; an exception set from Python crashes DDP
+        self._futures.append(base)
+        if self.ended:
+            self._complete_futures()
+        return future
+
+    def _first(self) -> str | LibraryCall | None:
+        if self.log.why_dead is not None:
+            raise GroupDeadError(self.log.why_dead)
+        begin_waiting(self.entry, self.timeout_s)
+        return next(self._operation, None)
+
+    def _drive(self, crowded: bool) -> None:
+        assert self._waits is not None
+        drive(self._operation, self._waits, self.entry, self.log, crowded=crowded)
+
+    def _next(self) -> str | LibraryCall | None:
+        call, self._call = self._call, None
+        if call is None:
+            give_up_if_due(self.entry, self.log)
+        elif call.error is not None:
+            raise call.error
+        return next(self._operation, None)
+
+    def _attempt(self, go_on: Callable[[], str | LibraryCall | None]) -> bool:
+        try:
+            self._waits = go_on()
+        except Exception as error:
+            self._operation.close()
+            self._end(self._name_error(self.entry, error))
+            return True
+        except BaseException:
+            self.fail(self._name_error(self.entry, InterruptedError("it was interrupted")))
+            raise
+        if self._waits is None:
+            self._end(None)
+        elif isinstance(self._waits, str):
+            self.entry.waiting_for = self._waits
+        return self.ended
+
+    def _end(self, error: Exception | None) -> None:
+        self.error = error
+        self.entry.end("failed" if error else "done")
+        self.log.forget(self.entry)
+        self._ended.set()
+        self._complete_futures()
+
+    def _complete_futures(self) -> None:
+        with suppress(IndexError):  # two threads may come here at once
+            while True:
+                self._futures.pop().set_result(self.tensors)
+
+    def _outcome(self, _: torch.futures.Future[Any]) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.tensors

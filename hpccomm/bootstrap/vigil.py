@@ -1,0 +1,177 @@
+"""Keep watch over this rank: the watchdog from `enter` on, with the side channel and the other ranks from `boot` on.
+
+The only place that joins `hpccomm.watch` with the ways in which a job ends. It holds no group.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import secrets
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from hpccomm.bootstrap.abort import guard
+from hpccomm.errors import DeadlineError, OptionError
+from hpccomm.exchange import Exchange
+from hpccomm.liveness import this_process
+from hpccomm.watch.channel import Channel, Peer
+from hpccomm.watch.flight import Entry, GroupLog, flight
+from hpccomm.watch.missing import Place, RollCall
+from hpccomm.watch.signals import SignalPipe
+from hpccomm.watch.watchdog import Patrol, Watchdog
+
+_QUIET_S = 10.0
+_END_S = 2  # from the abort of all ranks to the certain end of this one
+
+
+class Vigil:
+    """This process's watch; one a process."""
+
+    def __init__(self) -> None:
+        self._watchdog: Watchdog | None = None
+        self._channel: Channel | None = None
+        self._roll_call: RollCall | None = None
+        self._rank, self._size = 0, 1
+        self._folder: Path | None = None
+
+    def begin(self, *, launched: bool) -> None:
+        """Start the watchdog, once.
+
+        Args:
+            launched: Whether a launcher started this process, so that it must not outlive its parent.
+        """
+        if self._watchdog is None:
+            signals = SignalPipe([signal.SIGTERM, signal.SIGUSR2])
+            self._watchdog = Watchdog(flight, signals, self._on_signal, _end_orphan if launched else None)
+
+    def join(self, exchange: Exchange, address: str, environ: Mapping[str, str]) -> None:
+        """Open the side channel to all ranks; collective.
+
+        Args:
+            exchange: Reaches all ranks.
+            address: This host's address that all others reach.
+            environ: The environment, read for HPCCOMM_QUIET_S and HPCCOMM_FLIGHT_DIR.
+
+        Raises:
+            OptionError: HPCCOMM_QUIET_S is no time.
+        """
+        quiet_s = _seconds(environ, "HPCCOMM_QUIET_S", _QUIET_S)
+        token = exchange.all_gather(secrets.token_hex(16) if exchange.rank == 0 else "")[0]
+        channel = Channel(address, token)
+        mine = Place(os.uname().nodename, this_process())
+        everyone = exchange.all_gather((Peer(address, channel.port), mine))
+        channel.peers = [peer for peer, _ in everyone]
+        self._rank, self._size = exchange.rank, exchange.size
+        self._channel = channel
+        self._roll_call = RollCall(channel, flight, [place for _, place in everyone], exchange.rank)
+        folder = environ.get("HPCCOMM_FLIGHT_DIR")
+        self._folder = Path(folder) if folder else Path(tempfile.gettempdir(), f"hpccomm-flight-{token[:12]}")
+        patrol = Patrol(flight, channel, self._roll_call, rank=exchange.rank, quiet_s=quiet_s, end=self._end_stuck)
+        if self._watchdog is not None and exchange.size > 1:
+            self._watchdog.guard(patrol)
+
+    def leave(self) -> None:
+        """Close the side channel; the watchdog goes on with the launcher and the signals."""
+        channel, self._channel, self._roll_call = self._channel, None, None
+        if self._watchdog is not None:
+            self._watchdog.guard(None)
+        if channel is not None:
+            channel.close()
+
+    def blame(self, log: GroupLog, entry: Entry) -> str:
+        """Find out who holds an operation up, in words; nothing where that cannot be known."""
+        roll_call = self._roll_call
+        with suppress(OSError, ValueError):
+            return str(roll_call.find(log, entry)) if roll_call is not None and len(log.ranks) > 1 else ""
+        return ""
+
+    def on_death(self, log: GroupLog) -> None:
+        """Tell a group's other ranks that this one has given it up, and write the flight record."""
+        channel = self._channel
+        if channel is not None:
+            others = [rank for rank in log.ranks if rank != self._rank]
+            with suppress(OSError, ValueError):
+                channel.tell(
+                    {"group": log.key, "why": f"rank {self._rank}: {log.why_dead}", "overdue": log.overdue}, others
+                )
+        self.write_flight(f"group {log.name} died: {log.why_dead}")
+
+    def write_flight(self, why: str) -> Path | None:
+        """Write this rank's flight record; gives the file, or None where it cannot be written."""
+        if self._folder is None or self._size == 1:
+            return None
+        with suppress(OSError):
+            return flight.write(self._folder, self._rank, self._size, why)
+        return None
+
+    @property
+    def hint(self) -> str:
+        """Where the flight records are, for messages."""
+        return "" if self._folder is None else f"python -m hpccomm.doctor --flight {self._folder} compares the ranks"
+
+    def _on_signal(self, number: int) -> None:
+        name = signal.Signals(number).name
+        file = self.write_flight(name)
+        waiting = [(log, entry) for log in list(flight.logs.values()) for entry in log.waiting()]
+        told = [f"waits in {entry} of group {log.name} over {log.expression}" for log, entry in waiting]
+        written = [f"flight record in {file}"] if file is not None else []
+        if told or number == signal.SIGUSR2:
+            guard.say(f"{name}: {'; '.join([*(told or ['waits for nobody']), *written])}")
+        if number == signal.SIGTERM:
+            _end_by(number)
+
+    def _end_stuck(self, log: GroupLog, entry: Entry) -> None:
+        """End the job: an operation is past its deadline inside a library, where nothing else ends it."""
+        waited = time.monotonic() - (entry.since_s or 0.0)
+        error = DeadlineError(
+            f"{entry} of group {log.name} over {log.expression}",
+            found=f"waited {waited:.1f} s inside {entry.waiting_for}: {self.blame(log, entry)}",
+            remedy="look for the rank that is missing; the library holds this process, so it ends with the job. "
+            + self.hint,
+        )
+        self.write_flight("an operation passed its deadline inside a library")
+        guard.report(type(error), error, None)
+        _end_for_certain()
+        guard.end(1)
+        os._exit(1)
+
+
+def _end_for_certain() -> None:
+    """Have the kernel end this process soon, whatever holds the interpreter."""
+    with suppress(OSError, RuntimeError, ValueError):
+        faulthandler.dump_traceback_later(_END_S, exit=True, file=sys.__stderr__ or sys.stderr)
+
+
+def _end_orphan() -> NoReturn:
+    guard.say("the launcher is gone, so this rank ends too")
+    os._exit(1)
+
+
+def _end_by(number: int) -> None:
+    """Die of a signal, as if it had never been handled; from any thread."""
+    ctypes.CDLL(None).signal(number, None)
+    os.kill(os.getpid(), number)
+
+
+def _seconds(environ: Mapping[str, str], name: str, default: float) -> float:
+    text = environ.get(name) or str(default)
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise OptionError(
+            f"read {name}={text!r}", found="no number of seconds", remedy="give a positive number", everywhere=True
+        )
+    return value
+
+
+vigil = Vigil()
