@@ -1,21 +1,33 @@
-"""What is known of a backend in a table before it runs: its algorithm, and what it moves between nodes."""
+"""What is known of a backend in a table before it runs: its algorithm, and the bytes that leave a node.
+
+The exchange across k nodes is taken for one that moves no more than it must: a node sends the collective's busbw
+factor with k for n, times the size. An inner backend such as `direct` in one shot moves more. Where ranks send to the
+next one, a node sends the size once for each of its ranks whose next one is on another node.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import torch
 
+from hpccomm.algorithms import ALGORITHMS, serving
 from hpccomm.backends.support import plan
-from hpccomm.bench import served
 from hpccomm.bench.candidates import Column
 from hpccomm.bench.case import OPERATORS
+from hpccomm.bench.collectives import Collective
 from hpccomm.bench.plan import Table
 from hpccomm.bench.rows import Cell
-from hpccomm.bench.wire import wire_factor
 from hpccomm.errors import UnsupportedError
-from hpccomm.expression import parse
+from hpccomm.expression import Expression, parse
 from hpccomm.topology import Topology
+
+_WRAPPERS = frozenset({"checked", "faulty"})
+"""Combinators that hand every operation on to their first argument."""
+
+_CARRIED = frozenset({"sendrecv", "barrier"})
+"""What a backend made of schedules leaves to its carrier."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +58,59 @@ def facts(table: Table, column: Column, topology: Topology) -> Facts:
     expression = parse(column.expression)
     wire = wire_factor(table.collective, expression, topology)
     return Facts(
-        served.algorithm(expression, name),
-        served.stand_in(expression, name),
+        algorithm(expression, name),
+        stand_in(expression, name),
         None if wire is None else wire * _widening(table, column),
     )
+
+
+def algorithm(expression: Expression, collective: str) -> str | None:
+    """Give the name of the algorithm that runs; None where a library chooses or several run."""
+    name = _named(expression)
+    return None if name is None or collective in _CARRIED else serving(name, collective).name
+
+
+def stand_in(expression: Expression, collective: str) -> str | None:
+    """Say what runs instead of the algorithm that the expression names, if so."""
+    name, runs, inside = _named(expression), algorithm(expression, collective), _unwrapped(expression)
+    if name is None or name == runs:
+        return None
+    if runs is None:
+        return f"its {collective} is that of {inside.arguments[0]}"
+    return f"{inside.name} has no {collective}: {runs} is measured"
+
+
+def wire_factor(collective: Collective, expression: Expression, topology: Topology) -> float | None:
+    """Give the bytes that leave a node over the bytes of the operation, if elements travel as they are.
+
+    Returns:
+        That of the node that sends most; None for backends that are no hierarchy, for a single node, and without data.
+    """
+    expression = _unwrapped(expression)
+    if expression.name != "hierarchical" or collective.factor is None:
+        return None
+    nodes = topology.by(expression.keywords.get("by", "node")).nodes  # type: ignore[arg-type]
+    if len(set(nodes)) == 1:
+        return None
+    if collective.to_next:
+        left = Counter(node for node, after in zip(nodes, (*nodes[1:], nodes[0]), strict=True) if node != after)
+        return max(left.values())
+    return collective.factor(len(set(nodes)))
+
+
+def _unwrapped(expression: Expression) -> Expression:
+    while expression.name in _WRAPPERS and expression.arguments:
+        expression = expression.arguments[0]
+    return expression
+
+
+def _named(expression: Expression) -> str | None:
+    """Give the algorithm that the expression names, if it does."""
+    expression = _unwrapped(expression)
+    if expression.name not in ALGORITHMS:
+        return None
+    in_two_shots = expression.name == "direct" and expression.keywords.get("shots") == 2
+    return "pairwise" if in_two_shots else expression.name
 
 
 def _widening(table: Table, column: Column) -> float:

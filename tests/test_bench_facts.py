@@ -6,8 +6,7 @@ import pytest
 
 from hpccomm.algorithms import ALGORITHMS, ring
 from hpccomm.bench.collectives import COLLECTIVES
-from hpccomm.bench.served import algorithm, stand_in
-from hpccomm.bench.wire import wire_factor
+from hpccomm.bench.facts import algorithm, stand_in, wire_factor
 from hpccomm.expression import parse
 from hpccomm.schedule import shares
 from hpccomm.topology import Topology
