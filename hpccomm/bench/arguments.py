@@ -16,7 +16,7 @@ from hpccomm import __version__
 from hpccomm.algorithms import ALGORITHMS
 from hpccomm.bench import readers
 from hpccomm.bench.collectives import COLLECTIVES, IN, OUT
-from hpccomm.bench.explanation import EXPLANATION
+from hpccomm.bench.definitions import EXPLANATION
 from hpccomm.bench.options import DTYPES, OPS, Options
 from hpccomm.errors import OptionError
 
