@@ -68,9 +68,9 @@ def _compare(options: Options, screen: Screen) -> int:
         return 0
     old, new = map(compare.load, options.compare)
     compare.refuse_strangers(old, new.name, new.results)
-    found = compare.compare(old.results, new.results)
-    screen.say(compare_report.lines(found, old, new, tolerance=options.tolerance, strong=screen.strong))
-    return int(found.fails(options.tolerance))
+    found = compare.compare(old, new, options.tolerance)
+    screen.say(compare_report.lines(found, strong=screen.strong))
+    return int(found.fails)
 
 
 def _run(options: Options, launch: Launch, screen: Screen, command_line: str) -> int:

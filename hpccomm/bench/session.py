@@ -136,8 +136,7 @@ class _Session:
         fails = False
         if self._old is not None:
             new = compare.Recorded(_THIS_RUN, self._environment, self._record.results)
-            found = compare.compare(self._old.results, new.results)
-            tolerance, strong = self._options.tolerance, self._screen.strong
-            self._screen.say(compare_report.lines(found, self._old, new, tolerance=tolerance, strong=strong))
-            fails = found.fails(tolerance)
+            found = compare.compare(self._old, new, self._options.tolerance)
+            self._screen.say(compare_report.lines(found, strong=self._screen.strong))
+            fails = found.fails
         return self._exchange.all_gather(fails)[0]
