@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpccomm.bench.results import WHAT, Result
+from hpccomm.bench.files import Result
+from hpccomm.bench.plan import WHAT
 from hpccomm.errors import OptionError
 
 _KEY = (*WHAT, "backend", "size_bytes")

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 from hpccomm.bench.compare import Comparison, Pair, Recorded
-from hpccomm.bench.results import WHAT, Result, described
+from hpccomm.bench.files import Result
+from hpccomm.bench.plan import WHAT, described
 from hpccomm.bench.text import note
 from hpccomm.units import format_bytes, format_us
 

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable
 
 from hpccomm.bench.collectives import COLLECTIVES, Collective
-from hpccomm.bench.results import COLUMNS
+from hpccomm.bench.files import COLUMNS
 
 TIME = "microseconds of one call: maximum over ranks, then median of the repetitions"
 SKEW = "microseconds: maximum minus minimum over ranks of the time of a call, then median of the repetitions"

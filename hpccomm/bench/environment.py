@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from typing import Any
 
 import torch
 
@@ -74,6 +75,10 @@ class Environment:
         listed = [f"{host.ranks} ranks on {_count(host.cores, 'core')} of {host.name}" for host in crowded[:3]]
         more = [f"{len(crowded) - 3} hosts more"] if len(crowded) > 3 else []
         return f"OVERSUBSCRIBED: {', '.join(listed + more)}; times include waiting for a core"
+
+    def entries(self) -> dict[str, Any]:
+        """Give all of it as JSON takes it."""
+        return {**asdict(self), "oversubscribed": self.oversubscribed is not None}
 
 
 def describe(exchange: Exchange, topology: Topology, launch: Launch, *, command_line: str) -> Environment:

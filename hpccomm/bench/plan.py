@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hpccomm.bench.collectives import COLLECTIVES, OUT, Collective
 from hpccomm.bench.options import Options
-from hpccomm.bench.results import WHAT, described
+
+WHAT = ("collective", "place", "dtype", "op", "ranks")
+"""What the results of one table share."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,18 @@ class Table:
         """The table in words."""
         copied = self.place == OUT and self.collective.copies
         return described(self.what(0)) + " (a copy into another tensor, then the call)" * copied
+
+
+def described(what: Mapping[str, Any]) -> str:
+    """Say in words what a table measured.
+
+    >>> described({"collective": "all_reduce", "op": "sum", "dtype": "float32", "place": "out"})
+    'all_reduce sum of float32, out of place'
+    """
+    if what["place"] is None:
+        return str(what["collective"])
+    words = " ".join(filter(None, (what["collective"], what["op"], "of", what["dtype"])))
+    return f"{words}, {'in' if what['place'] == 'in' else 'out of'} place"
 
 
 def tables(options: Options) -> list[Table]:

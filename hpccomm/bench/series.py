@@ -12,12 +12,11 @@ from hpccomm.bench.budget import Budget
 from hpccomm.bench.candidates import Column
 from hpccomm.bench.case import Case
 from hpccomm.bench.facts import facts
+from hpccomm.bench.files import Record, results
 from hpccomm.bench.layout import Layout
 from hpccomm.bench.measure import Meter
 from hpccomm.bench.options import Options
 from hpccomm.bench.plan import Table, sizes
-from hpccomm.bench.record import Record
-from hpccomm.bench.results import results
 from hpccomm.bench.rows import Cell, Row, State
 from hpccomm.bench.screen import Screen
 from hpccomm.exchange import Exchange

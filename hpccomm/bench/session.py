@@ -9,11 +9,11 @@ import hpccomm
 from hpccomm.bench import candidates, compare, compare_report, definitions, report
 from hpccomm.bench.budget import Budget
 from hpccomm.bench.environment import describe
+from hpccomm.bench.files import Record
 from hpccomm.bench.layout import Layout
 from hpccomm.bench.measure import Meter, make_barrier
 from hpccomm.bench.options import Options
 from hpccomm.bench.plan import tables
-from hpccomm.bench.record import Record, entries
 from hpccomm.bench.rows import Row, State
 from hpccomm.bench.screen import Screen
 from hpccomm.bench.series import Run, Series
@@ -77,7 +77,7 @@ class _Session:
         topology = self._world.topology
         environment = describe(self._exchange, topology, launch, command_line=command_line)
         meanings = definitions.definitions([table.collective for table in self._tables], self._ranks)
-        self._environment = {**entries(environment, meanings), "not_built": self._missing}
+        self._environment = {**environment.entries(), "definitions": meanings, "not_built": self._missing}
         self._open_files(self._environment)
         self._screen.say(report.header(environment, bold=self._screen.bold, wide=self._options.wide))
         self._screen.say(report.not_built(self._missing))

@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 from hpccomm.bench.collectives import COLLECTIVES
-from hpccomm.bench.definitions import definitions
+from hpccomm.bench.files import COLUMNS, Record, results
 from hpccomm.bench.metrics import Times
-from hpccomm.bench.plan import Table
-from hpccomm.bench.record import Record, entries
-from hpccomm.bench.results import COLUMNS, WHAT, results
+from hpccomm.bench.plan import WHAT, Table
 from hpccomm.bench.rows import Cell, Row, State
 from hpccomm.errors import OptionError
 from test_bench_report import environment
@@ -99,10 +97,10 @@ def test_no_file_is_written_where_none_is_asked_for(tmp_path: Path, monkeypatch:
 
 
 def test_json_environment_is_complete() -> None:
-    found = json.loads(json.dumps(entries(environment(), definitions([COLLECTIVES["all_reduce"]], 2))))
+    found = json.loads(json.dumps(environment().entries()))
     assert found["hosts"] == [{"name": "n1", "ranks": 2, "cores": 2}]
     wanted = {"hosts", "ranks", "nodes", "placement", "launcher", "mpi", "torch", "python", "date", "oversubscribed"}
-    assert wanted | {"command_line", "definitions"} <= found.keys()
+    assert wanted | {"command_line"} <= found.keys()
     assert found["oversubscribed"] is False
 
 

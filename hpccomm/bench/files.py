@@ -1,4 +1,7 @@
-"""The files that results are written to, row by row: JSON, valid after every row, and CSV."""
+"""The files that results are written to: their columns, and JSON and CSV that are valid after every row.
+
+A row of the table becomes a flat result for each backend.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,71 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hpccomm.bench.environment import Environment
-from hpccomm.bench.results import COLUMNS, Result
+from hpccomm.bench.metrics import algbw_gbps, busbw_gbps
+from hpccomm.bench.plan import WHAT
+from hpccomm.bench.rows import Cell, Row
 from hpccomm.errors import OptionError
+from hpccomm.units import rate_gbps
+
+Result = Mapping[str, Any]
+
+COLUMNS = (
+    *WHAT,
+    "backend",
+    "algorithm",
+    "size_bytes",
+    "iterations",
+    "time_us_median",
+    "time_us_min",
+    "time_us_p95",
+    "time_us_p99",
+    "time_us_max",
+    "skew_us_median",
+    "algbw_GBps",
+    "busbw_GBps",
+    "wire_bytes_per_node",
+    "wire_GBps_per_node",
+    "wrong",
+    "error",
+)
+
+
+def results(row: Row, what: Mapping[str, Any], factor: float | None) -> list[dict[str, Any]]:
+    """Give a row's results, each with all of `COLUMNS`; None where there is no value.
+
+    Args:
+        row: One size over all backends.
+        what: Values of `WHAT`.
+        factor: Busbw factor, or None where there is no bus bandwidth.
+    """
+    return [{**what, **_of_cell(row.size_bytes, cell, factor)} for cell in row.cells]
+
+
+def _of_cell(size: int, cell: Cell, factor: float | None) -> dict[str, Any]:
+    times = cell.times
+    median = times.median_us if times else None
+    rated = median if size else None
+    return {
+        "backend": cell.backend,
+        "algorithm": cell.algorithm,
+        "size_bytes": size,
+        "iterations": times and times.iterations,
+        "time_us_median": median,
+        "time_us_min": times and times.min_us,
+        "time_us_p95": times and times.p95_us,
+        "time_us_p99": times and times.p99_us,
+        "time_us_max": times and times.max_us,
+        "skew_us_median": times and times.skew_us,
+        "algbw_GBps": rated and algbw_gbps(size, rated),
+        "busbw_GBps": rated and busbw_gbps(size, rated, factor),
+        "wire_bytes_per_node": cell.wire_bytes,
+        "wire_GBps_per_node": rated and cell.wire_bytes and rate_gbps(cell.wire_bytes, rated),
+        "wrong": cell.wrong,
+        "error": cell.error,
+    }
 
 
 class Record:
@@ -79,12 +140,3 @@ def _refusing(option: str, path: Path) -> Iterator[None]:
             remedy="name a file in a folder that rank 0 may write to",
             everywhere=True,
         ) from error
-
-
-def entries(environment: Environment, definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """Give an environment as JSON takes it."""
-    return {
-        **asdict(environment),
-        "oversubscribed": environment.oversubscribed is not None,
-        "definitions": dict(definitions),
-    }
