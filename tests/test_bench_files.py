@@ -12,8 +12,8 @@ import pytest
 from hpccomm.bench.collectives import COLLECTIVES
 from hpccomm.bench.files import COLUMNS, Record, results
 from hpccomm.bench.metrics import Times
-from hpccomm.bench.plan import WHAT, Table
 from hpccomm.bench.rows import Cell, Row, State
+from hpccomm.bench.tables import WHAT, Table
 from hpccomm.errors import OptionError
 from test_bench_report import environment
 

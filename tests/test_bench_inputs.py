@@ -22,7 +22,7 @@ from hpccomm.bench.inputs import (
     reduced,
 )
 from hpccomm.bench.options import DTYPES, OPS
-from hpccomm.bench.plan import Table
+from hpccomm.bench.tables import Table
 
 ALL_DTYPES = [getattr(torch, name) for name in sorted(set(DTYPES.values()))]
 ALL_OPS = sorted(set(OPS.values()))

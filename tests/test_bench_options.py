@@ -16,7 +16,7 @@ from hpccomm.bench.arguments import parse
 from hpccomm.bench.collectives import COLLECTIVES
 from hpccomm.bench.files import COLUMNS
 from hpccomm.bench.options import DTYPES, Options
-from hpccomm.bench.plan import sizes, tables
+from hpccomm.bench.tables import sizes, tables
 from hpccomm.errors import OptionError
 
 ALL = ("all_reduce", "broadcast", "all_gather", "reduce_scatter", "sendrecv", "barrier")

@@ -12,8 +12,8 @@ from hpccomm.bench.collectives import COLLECTIVES
 from hpccomm.bench.environment import Environment, hosts, placement
 from hpccomm.bench.layout import Layout, format_rate
 from hpccomm.bench.metrics import Times
-from hpccomm.bench.plan import Table
 from hpccomm.bench.rows import Cell, Row, State
+from hpccomm.bench.tables import Table
 from hpccomm.topology import Topology
 
 HIERARCHY = "hierarchical(mpi4py, gloo, by=4)"

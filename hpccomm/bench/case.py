@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hpccomm.bench import inputs
 from hpccomm.bench.collectives import IN
-from hpccomm.bench.plan import Table
+from hpccomm.bench.tables import Table
 
 OPERATORS = {
     "sum": dist.ReduceOp.SUM,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hpccomm.bench.files import Result
-from hpccomm.bench.plan import WHAT
+from hpccomm.bench.tables import WHAT
 from hpccomm.errors import OptionError
 
 _KEY = (*WHAT, "backend", "size_bytes")

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from hpccomm.bench.compare import Comparison, Pair, Recorded
 from hpccomm.bench.files import Result
-from hpccomm.bench.plan import WHAT, described
+from hpccomm.bench.tables import WHAT, described
 from hpccomm.bench.text import note
 from hpccomm.units import format_bytes, format_us
 

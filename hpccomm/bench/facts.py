@@ -17,8 +17,8 @@ from hpccomm.backends.support import plan
 from hpccomm.bench.candidates import Column
 from hpccomm.bench.case import OPERATORS
 from hpccomm.bench.collectives import Collective
-from hpccomm.bench.plan import Table
 from hpccomm.bench.rows import Cell
+from hpccomm.bench.tables import Table
 from hpccomm.errors import UnsupportedError
 from hpccomm.expression import Expression, parse
 from hpccomm.topology import Topology

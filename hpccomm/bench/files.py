@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from hpccomm.bench.metrics import algbw_gbps, busbw_gbps
-from hpccomm.bench.plan import WHAT
 from hpccomm.bench.rows import Cell, Row
+from hpccomm.bench.tables import WHAT
 from hpccomm.errors import OptionError
 from hpccomm.units import rate_gbps
 

@@ -8,8 +8,8 @@ from itertools import groupby
 from hpccomm.bench import definitions
 from hpccomm.bench.environment import Environment
 from hpccomm.bench.layout import REPS, Layout
-from hpccomm.bench.plan import Table
 from hpccomm.bench.rows import Row, State
+from hpccomm.bench.tables import Table
 from hpccomm.bench.text import field, note, strong
 from hpccomm.units import format_bytes
 

@@ -16,9 +16,9 @@ from hpccomm.bench.files import Record, results
 from hpccomm.bench.layout import Layout
 from hpccomm.bench.measure import Meter
 from hpccomm.bench.options import Options
-from hpccomm.bench.plan import Table, sizes
 from hpccomm.bench.rows import Cell, Row, State
 from hpccomm.bench.screen import Screen
+from hpccomm.bench.tables import Table, sizes
 from hpccomm.exchange import Exchange
 from hpccomm.topology import Topology
 from hpccomm.units import format_bytes, format_seconds

@@ -13,10 +13,10 @@ from hpccomm.bench.files import Record
 from hpccomm.bench.layout import Layout
 from hpccomm.bench.measure import Meter, make_barrier
 from hpccomm.bench.options import Options
-from hpccomm.bench.plan import tables
 from hpccomm.bench.rows import Row, State
 from hpccomm.bench.screen import Screen
 from hpccomm.bench.series import Run, Series
+from hpccomm.bench.tables import tables
 from hpccomm.bench.text import note
 from hpccomm.errors import OptionError
 from hpccomm.exchange import MpiExchange, agree

@@ -18,8 +18,8 @@ from hpccomm.bench.case import Case
 from hpccomm.bench.collectives import COLLECTIVES
 from hpccomm.bench.facts import facts
 from hpccomm.bench.measure import Meter, make_barrier
-from hpccomm.bench.plan import Table
 from hpccomm.bench.rows import Cell, State
+from hpccomm.bench.tables import Table
 
 REPETITIONS = 3
 

@@ -1,4 +1,4 @@
-"""From options to what is measured: the tables, and the sizes of each. Pure."""
+"""The tables of a run, from its options: what each measures, and at which sizes. Pure."""
 
 from __future__ import annotations
 
