@@ -19,6 +19,7 @@ from hpccomm.bench.screen import Screen
 from hpccomm.bench.terminal import is_terminal
 from hpccomm.errors import LaunchError, OptionError
 from hpccomm.launch import Launch, detect
+from hpccomm.topology.grouping import count
 
 # What rank 0 prints is lost if the launcher sees another rank end first.
 _QUIET_S = 2.0
@@ -75,7 +76,7 @@ def _compare(options: Options, screen: Screen) -> int:
 
 def _run(options: Options, launch: Launch, screen: Screen, command_line: str) -> int:
     interrupt.watch(screen)
-    screen.progress.show(f"starting {launch.size or 1} rank{'s' * ((launch.size or 1) > 1)} ...")
+    screen.progress.show(f"starting {count(launch.size or 1, 'rank')} ...")
     from hpccomm.bench.session import run
 
     status = run(options, launch, screen, command_line=command_line)

@@ -7,8 +7,9 @@ from itertools import groupby
 
 from hpccomm.bench.compare import Comparison, Pair, Recorded
 from hpccomm.bench.files import Result
-from hpccomm.bench.tables import WHAT, described
+from hpccomm.bench.tables import described
 from hpccomm.bench.text import note
+from hpccomm.topology.grouping import count
 from hpccomm.units import format_bytes, format_us
 
 _SAME = ("launcher", "mpi", "torch", "python", "hpccomm", "topology", "placement", "threads", "oversubscribed")
@@ -67,8 +68,7 @@ def _alone(rows: Sequence[Result]) -> Iterator[str]:
 
 
 def _title(row: Result) -> str:
-    ranks = row[WHAT[-1]]
-    return f"{described(row)}, {ranks} rank{'s' * (ranks != 1)}"
+    return f"{described(row)}, {count(row['ranks'], 'rank')}"
 
 
 def _time(time_us: float | None) -> str:

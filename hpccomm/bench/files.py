@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hpccomm.bench.metrics import algbw_gbps, busbw_gbps
+from hpccomm.bench.metrics import busbw_gbps
 from hpccomm.bench.rows import Cell, Row
 from hpccomm.bench.tables import WHAT
 from hpccomm.errors import OptionError
@@ -69,7 +69,7 @@ def _of_cell(size: int, cell: Cell, factor: float | None) -> dict[str, Any]:
         "time_us_p99": times and times.p99_us,
         "time_us_max": times and times.max_us,
         "skew_us_median": times and times.skew_us,
-        "algbw_GBps": rated and algbw_gbps(size, rated),
+        "algbw_GBps": rated and rate_gbps(size, rated),
         "busbw_GBps": rated and busbw_gbps(size, rated, factor),
         "wire_bytes_per_node": cell.wire_bytes,
         "wire_GBps_per_node": rated and cell.wire_bytes and rate_gbps(cell.wire_bytes, rated),

@@ -11,6 +11,7 @@ from hpccomm.bench.layout import REPS, Layout
 from hpccomm.bench.rows import Row, State
 from hpccomm.bench.tables import Table
 from hpccomm.bench.text import field, note, strong
+from hpccomm.topology.grouping import count
 from hpccomm.units import format_bytes
 
 _RANGES = 4  # more changes of the fastest backend than this are counted instead of listed
@@ -18,13 +19,15 @@ _RANGES = 4  # more changes of the fastest backend than this are counted instead
 
 def header(environment: Environment, *, bold: bool, wide: bool) -> list[str]:
     """Give the block above all tables: what runs where, and what a time is."""
-    threads = f"{environment.threads} thread{'s' * (environment.threads > 1)} a rank"
     mpi = "no MPI" if environment.mpi == "none" else environment.mpi
     lines = [strong(f"hpccomm {environment.hpccomm}", bold)]
     lines += field("command", environment.command_line)
     lines += field("ranks", f"{environment.topology}; {environment.placement}")
     lines += field("launcher", f"{environment.launcher}; {mpi}")
-    lines += field("software", f"torch {environment.torch} with {threads}, Python {environment.python}")
+    lines += field(
+        "software",
+        f"torch {environment.torch} with {count(environment.threads, 'thread')} a rank, Python {environment.python}",
+    )
     lines += field("time_us", definitions.TIME)
     lines += field("skew_us", definitions.SKEW) if wide else []
     if environment.oversubscribed:
