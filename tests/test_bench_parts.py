@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from hpccomm.bench.candidates import Column, defaults, different, near_root, over_leaves
+from hpccomm.bench.candidates import Candidate, defaults, different, near_root, over_leaves
 from hpccomm.bench.interrupt import last_words
 from hpccomm.bench.metrics import summarize
 from hpccomm.bench.progress import Progress
@@ -102,8 +102,8 @@ def test_algorithms_run_over_every_leaf_that_works() -> None:
 
 
 def test_a_backend_that_is_named_twice_has_one_column() -> None:
-    asked, by_algorithm = Column("ring(gloo)", required=True), Column("ring(gloo)")
-    assert different([asked, Column("gloo"), by_algorithm]) == [asked, Column("gloo")]
+    asked, by_algorithm = Candidate("ring(gloo)", required=True), Candidate("ring(gloo)")
+    assert different([asked, Candidate("gloo"), by_algorithm]) == [asked, Candidate("gloo")]
 
 
 def test_last_words_say_what_is_left() -> None:

@@ -14,7 +14,7 @@ import torch
 
 from hpccomm.algorithms import ALGORITHMS, serving
 from hpccomm.backends.support import plan
-from hpccomm.bench.candidates import Column
+from hpccomm.bench.candidates import Candidate
 from hpccomm.bench.case import OPERATORS
 from hpccomm.bench.collectives import Collective
 from hpccomm.bench.rows import Cell
@@ -50,17 +50,17 @@ class Facts:
         return replace(cell, algorithm=self.algorithm, wire_bytes=wire_bytes)
 
 
-def facts(table: Table, column: Column, topology: Topology) -> Facts:
-    """Find what is known of a column."""
+def facts(table: Table, candidate: Candidate, topology: Topology) -> Facts:
+    """Find what is known of a candidate."""
     name = table.collective.name
-    if column.group is None:
-        return Facts(None, f"not rebuilt: {column.dropped}", None)
-    expression = parse(column.expression)
+    if candidate.group is None:
+        return Facts(None, f"not rebuilt: {candidate.dropped}", None)
+    expression = parse(candidate.expression)
     wire = wire_factor(table.collective, expression, topology)
     return Facts(
         algorithm(expression, name),
         stand_in(expression, name),
-        None if wire is None else wire * _widening(table, column),
+        None if wire is None else wire * _widening(table, candidate),
     )
 
 
@@ -113,13 +113,13 @@ def _named(expression: Expression) -> str | None:
     return "pairwise" if in_two_shots else expression.name
 
 
-def _widening(table: Table, column: Column) -> float:
-    """Give how many times as wide elements are while the column's backend reduces them."""
+def _widening(table: Table, candidate: Candidate) -> float:
+    """Give how many times as wide elements are while the candidate's backend reduces them."""
     if table.op is None:
         return 1.0
     dtype: torch.dtype = getattr(torch, table.dtype)
-    support = column.group._runner.backend.support
+    support = candidate.group._runner.backend.support
     try:
-        return plan(support, OPERATORS[table.op], dtype, name=column.expression).carry.itemsize / dtype.itemsize
+        return plan(support, OPERATORS[table.op], dtype, name=candidate.expression).carry.itemsize / dtype.itemsize
     except UnsupportedError:  # which the first call will tell
         return 1.0

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import torch.distributed as dist
 
-from hpccomm.bench.candidates import Column
+from hpccomm.bench.candidates import Candidate
 from hpccomm.bench.case import Case
 from hpccomm.bench.rows import Cell, State
 from hpccomm.bench.verdict import Attempt, judge, left_early
@@ -68,7 +68,7 @@ class Meter:
     def measure(
         self,
         case: Case,
-        columns: Sequence[Column],
+        candidates: Sequence[Candidate],
         choose: Callable[[float], int],
         *,
         show: Callable[[str], None],
@@ -77,7 +77,7 @@ class Meter:
 
         Args:
             case: The case.
-            columns: The backends.
+            candidates: The backends.
             choose: Gives the number of repetitions when one of all backends takes so many seconds; rank 0's holds.
             show: Told what goes on.
 
@@ -85,19 +85,19 @@ class Meter:
             What became of each backend, by its expression.
         """
         cells, round_us = {}, 0.0
-        for column in columns:
-            show(f"warm-up of {column.expression}")
-            attempts = self._warm_up(case, column)
-            cells[column.expression] = self._judge(case, column.expression, attempts, when="before")
-            if cells[column.expression].state is State.MEASURED:
+        for candidate in candidates:
+            show(f"warm-up of {candidate.expression}")
+            attempts = self._warm_up(case, candidate)
+            cells[candidate.expression] = self._judge(case, candidate.expression, attempts, when="before")
+            if cells[candidate.expression].state is State.MEASURED:
                 round_us += max(attempt.times_us[-1] for attempt in attempts)
-        timed = [column for column in columns if cells[column.expression].state is State.MEASURED]
+        timed = [candidate for candidate in candidates if cells[candidate.expression].state is State.MEASURED]
         repetitions = self._exchange.all_gather(choose(round_us / 1e6))[0]
         for name, attempts in self._repeat(case, timed, repetitions, show).items():
             cells[name] = self._judge(case, name, attempts, when="after")
         return cells
 
-    def _warm_up(self, case: Case, column: Column) -> list[Attempt]:
+    def _warm_up(self, case: Case, candidate: Candidate) -> list[Attempt]:
         """Run a backend a few times, check the first results, and give all ranks' attempts."""
         checks = [data for data in (case.integers, case.random) if data and self._check]
         attempt = Attempt()
@@ -105,7 +105,7 @@ class Meter:
         def once(number: int) -> None:
             start = time.perf_counter()
             case.fill(checks[number] if number < len(checks) else case.integers)
-            case.run(column.group)
+            case.run(candidate.group)
             attempt.times_us.append((time.perf_counter() - start) * 1e6)
             if number < len(checks):
                 attempt.wrong += case.count_wrong(checks[number])
@@ -116,14 +116,14 @@ class Meter:
         return self._exchange.all_gather(attempt)
 
     def _repeat(
-        self, case: Case, columns: Sequence[Column], repetitions: int, show: Callable[[str], None]
+        self, case: Case, candidates: Sequence[Candidate], repetitions: int, show: Callable[[str], None]
     ) -> dict[str, list[Attempt]]:
         """Time the backends in turn: A B C A B C; after its last call the result is checked once more."""
-        attempts = {column.expression: Attempt() for column in columns}
+        attempts = {candidate.expression: Attempt() for candidate in candidates}
         for repetition in range(repetitions):
             show(f"repetition {repetition + 1} of {repetitions}")
-            for column in columns:
-                self._time(case, column, attempts[column.expression], check=repetition == repetitions - 1)
+            for candidate in candidates:
+                self._time(case, candidate, attempts[candidate.expression], check=repetition == repetitions - 1)
         gathered = self._exchange.all_gather(attempts)
         return {name: [of_rank[name] for of_rank in gathered] for name in attempts}
 
@@ -133,10 +133,10 @@ class Meter:
             fault, wrong = _EARLY, left_early(attempts, self._hosts)
         return judge(backend, attempts, wrong=wrong if self._check else None, fault=fault)
 
-    def _time(self, case: Case, column: Column, attempt: Attempt, *, check: bool) -> None:
+    def _time(self, case: Case, candidate: Candidate, attempt: Attempt, *, check: bool) -> None:
         def once() -> None:
             start = time.perf_counter()
-            case.run(column.group)
+            case.run(candidate.group)
             attempt.times_us.append((time.perf_counter() - start) * 1e6)
             attempt.starts_s.append(start)
 

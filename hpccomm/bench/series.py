@@ -9,7 +9,7 @@ import torch
 
 from hpccomm.bench import report
 from hpccomm.bench.budget import Budget
-from hpccomm.bench.candidates import Column
+from hpccomm.bench.candidates import Candidate
 from hpccomm.bench.case import Case
 from hpccomm.bench.facts import facts
 from hpccomm.bench.files import Record, results
@@ -42,16 +42,16 @@ class Series:
     Args:
         run: What all tables share.
         table: The table.
-        columns: The backends; one that fails is marked as dropped.
+        candidates: The backends; one that fails is marked as dropped.
         budget: The time for this table.
     """
 
-    def __init__(self, run: Run, table: Table, columns: Sequence[Column], budget: Budget) -> None:
-        self._run, self._table, self._columns, self._budget = run, table, columns, budget
+    def __init__(self, run: Run, table: Table, candidates: Sequence[Candidate], budget: Budget) -> None:
+        self._run, self._table, self._candidates, self._budget = run, table, candidates, budget
         self._ranks = run.topology.world_size
         self._itemsize: int = getattr(torch, table.dtype).itemsize
         self._sizes = sizes(table.collective, run.options, itemsize=self._itemsize, ranks=self._ranks)
-        self._facts = {column.expression: facts(table, column, run.topology) for column in columns}
+        self._facts = {candidate.expression: facts(table, candidate, run.topology) for candidate in candidates}
         self._layout = Layout(
             tuple(self._facts),
             tuple(self._sizes),
@@ -80,20 +80,20 @@ class Series:
     def _measure_size(self, size: int) -> Row:
         text, screen = format_bytes(size), self._run.screen
         case = Case(self._table, rank=self._run.topology.rank, ranks=self._ranks, count=size // self._itemsize)
-        left = [column for column in self._columns if column.dropped is None]
+        left = [candidate for candidate in self._candidates if candidate.dropped is None]
 
         def show(what: str) -> None:
             screen.progress.step(f"{self._table.collective.name} of {text}: {what}")
 
         cells = self._run.meter.measure(case, left, self._budget.choose, show=show)
         cells |= {
-            column.expression: Cell(column.expression, State.DROPPED, error=column.dropped)
-            for column in self._columns
-            if column.dropped is not None
+            candidate.expression: Cell(candidate.expression, State.DROPPED, error=candidate.dropped)
+            for candidate in self._candidates
+            if candidate.dropped is not None
         }
-        for column in left:
-            if cells[column.expression].state is State.FAILED:
-                column.dropped = f"failed at {text}: {cells[column.expression].error}"
+        for candidate in left:
+            if cells[candidate.expression].state is State.FAILED:
+                candidate.dropped = f"failed at {text}: {cells[candidate.expression].error}"
         return Row(size, tuple(known.noted(cells[name], size) for name, known in self._facts.items()))
 
     def _publish(self, row: Row) -> None:
@@ -109,7 +109,7 @@ class Series:
         """Say why no further size is measured, if so."""
         size, last = self._sizes[place], self._sizes[-1]
         rest = format_bytes(size) + (f" to {format_bytes(last)}" if last > size else "")
-        if all(column.dropped is not None for column in self._columns):
+        if all(candidate.dropped is not None for candidate in self._candidates):
             return f"{rest}, as no backend is left"
         if self._budget.allows(size):
             return None

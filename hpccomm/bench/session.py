@@ -83,20 +83,20 @@ class _Session:
         self._screen.say(report.not_built(self._missing))
         for table in self._impossible:
             self._screen.say(note(f"left out: {table.title}, which needs {table.collective.fewest_ranks} ranks"))
-        backends = tuple(column.expression for column in self._columns)
+        backends = tuple(one.expression for one in self._candidates)
         self._screen.say(report.legend(Layout(backends, wide=self._options.wide)))
 
     def _make_groups(self) -> None:
         options, has_mpi = self._options, isinstance(self._exchange, MpiExchange)
-        columns = candidates.read(self._exchange, options.backends)
+        found = candidates.read(self._exchange, options.backends)
         more = candidates.over_leaves(options.algorithms, has_mpi=has_mpi)
         if not (options.backends or options.algorithms):
             more = candidates.defaults(self._world.topology, has_mpi=has_mpi)
-        columns = candidates.different([*columns, *map(candidates.Column, more)])
-        candidates.build(columns, timeout_s=options.timeout_s)
-        self._columns = [column for column in columns if column.dropped is None]
-        self._missing = {column.expression: column.dropped for column in columns if column.dropped is not None}
-        self._failed = not self._columns or any(column.required for column in columns if column.dropped is not None)
+        found = candidates.different([*found, *map(candidates.Candidate, more)])
+        candidates.build(found, timeout_s=options.timeout_s)
+        self._candidates = [one for one in found if one.dropped is None]
+        self._missing = {one.expression: one.dropped for one in found if one.dropped is not None}
+        self._failed = not self._candidates or any(one.required for one in found if one.dropped is not None)
 
     def _open_files(self, environment: Mapping[str, object]) -> None:
         options, error = self._options, None
@@ -121,10 +121,10 @@ class _Session:
         common = Run(options, world.topology, self._exchange, meter, self._screen, self._record)
         rows: list[Row] = []
         left_s = options.budget_s
-        for number, table in enumerate(self._tables if self._columns else ()):
-            candidates.revive(self._columns, timeout_s=options.timeout_s)
+        for number, table in enumerate(self._tables if self._candidates else ()):
+            candidates.revive(self._candidates, timeout_s=options.timeout_s)
             budget = Budget(max(0.0, left_s / (len(self._tables) - number)), options.iterations)
-            rows += Series(common, table, self._columns, budget).measure()
+            rows += Series(common, table, self._candidates, budget).measure()
             left_s -= budget.used_s
         self._record.finish()
         self._screen.say(report.closing(checked=options.check) if rows else [])
