@@ -14,9 +14,10 @@ from typing import Any
 import torch.distributed as dist
 
 from hpccomm.backends.process_group import NAME
-from hpccomm.bootstrap.plugin import Options
+from hpccomm.bench.options import Options
+from hpccomm.bootstrap import plugin
 from hpccomm.errors import HpccommError
-from hpccomm.exchange import Exchange
+from hpccomm.exchange import Exchange, MpiExchange
 from hpccomm.expression import load
 from hpccomm.topology import Topology
 
@@ -36,6 +37,17 @@ class Candidate:
     required: bool = False
     group: Any = None
     dropped: str | None = None
+
+
+def make(options: Options, exchange: Exchange, topology: Topology) -> list[Candidate]:
+    """Find the backends that the options ask for, else the default ones, and make their groups; collective."""
+    has_mpi = isinstance(exchange, MpiExchange)
+    more = over_leaves(options.algorithms, has_mpi=has_mpi)
+    if not (options.backends or options.algorithms):
+        more = defaults(topology, has_mpi=has_mpi)
+    found = different([*read(exchange, options.backends), *map(Candidate, more)])
+    build(found, timeout_s=options.timeout_s)
+    return found
 
 
 def defaults(topology: Topology, *, has_mpi: bool) -> list[str]:
@@ -105,7 +117,7 @@ def build(candidates: Sequence[Candidate], *, timeout_s: float) -> None:
         if candidate.dropped is not None or candidate.group is not None:
             continue
         try:
-            options = Options(candidate.expression)
+            options = plugin.Options(candidate.expression)
             candidate.group = dist.new_group(timeout=timedelta(seconds=timeout_s), backend=NAME, pg_options=options)
         except HpccommError as error:
             candidate.dropped = error.summary

@@ -82,19 +82,21 @@ class Record:
     """All results, in memory and in the files that were asked for.
 
     Args:
-        environment: Goes before the results in the JSON file.
         json_path: The JSON file, rewritten for every row; None writes none.
         csv_path: The CSV file, which grows by every row; None writes none.
 
     Attributes:
+        environment: Goes before the results in the JSON file.
         results: All that were added.
 
     Raises:
         OptionError: A file cannot be written.
     """
 
-    def __init__(self, environment: Mapping[str, Any], *, json_path: Path | None, csv_path: Path | None) -> None:
-        self._environment, self._json, self._csv = dict(environment), json_path, csv_path
+    def __init__(
+        self, environment: Mapping[str, Any], *, json_path: Path | None = None, csv_path: Path | None = None
+    ) -> None:
+        self.environment, self._json, self._csv = dict(environment), json_path, csv_path
         self.results: list[Result] = []
         self._write_json(complete=False)
         if csv_path:
@@ -113,7 +115,7 @@ class Record:
     def _write_json(self, *, complete: bool) -> None:
         if self._json is None:
             return
-        content = {"environment": self._environment, "complete": complete, "results": self.results}
+        content = {"environment": self.environment, "complete": complete, "results": self.results}
         beside = self._json.with_name(f".{self._json.name}.{os.getpid()}")
         with _refusing("--json", self._json):
             beside.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from hpccomm import World
 from hpccomm.bench import report
 from hpccomm.bench.budget import Budget
 from hpccomm.bench.candidates import Candidate
@@ -19,8 +20,6 @@ from hpccomm.bench.options import Options
 from hpccomm.bench.rows import Cell, Row, State
 from hpccomm.bench.screen import Screen
 from hpccomm.bench.tables import Table, sizes
-from hpccomm.exchange import Exchange
-from hpccomm.topology import Topology
 from hpccomm.units import format_bytes, format_seconds
 
 
@@ -29,8 +28,7 @@ class Run:
     """What all tables of a run share: the user's wishes, the ranks, and where results go."""
 
     options: Options
-    topology: Topology
-    exchange: Exchange
+    world: World
     meter: Meter
     screen: Screen
     record: Record
@@ -48,10 +46,10 @@ class Series:
 
     def __init__(self, run: Run, table: Table, candidates: Sequence[Candidate], budget: Budget) -> None:
         self._run, self._table, self._candidates, self._budget = run, table, candidates, budget
-        self._ranks = run.topology.world_size
+        self._ranks = run.world.topology.world_size
         self._itemsize: int = getattr(torch, table.dtype).itemsize
         self._sizes = sizes(table.collective, run.options, itemsize=self._itemsize, ranks=self._ranks)
-        self._facts = {candidate.expression: facts(table, candidate, run.topology) for candidate in candidates}
+        self._facts = {candidate.expression: facts(table, candidate, run.world.topology) for candidate in candidates}
         self._layout = Layout(
             tuple(self._facts),
             tuple(self._sizes),
@@ -67,7 +65,7 @@ class Series:
         remarks = [f"{layout.name(name)}: {one.remark}" for name, one in self._facts.items() if one.remark]
         screen.say(report.head(self._table, self._ranks, layout, remarks))
         for place, size in enumerate(self._sizes):
-            left_out = self._run.exchange.all_gather(self._why_stop(place))[0]
+            left_out = self._run.world.exchange.all_gather(self._why_stop(place))[0]
             if left_out:
                 break
             self._budget.start(len(self._sizes) - place)
@@ -79,7 +77,7 @@ class Series:
 
     def _measure_size(self, size: int) -> Row:
         text, screen = format_bytes(size), self._run.screen
-        case = Case(self._table, rank=self._run.topology.rank, ranks=self._ranks, count=size // self._itemsize)
+        case = Case(self._table, rank=self._run.world.topology.rank, ranks=self._ranks, count=size // self._itemsize)
         left = [candidate for candidate in self._candidates if candidate.dropped is None]
 
         def show(what: str) -> None:
