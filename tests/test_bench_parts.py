@@ -10,8 +10,8 @@ import pytest
 from hpccomm.bench.candidates import Candidate, defaults, different, near_root, over_leaves
 from hpccomm.bench.interrupt import last_words
 from hpccomm.bench.metrics import summarize
-from hpccomm.bench.progress import Progress
 from hpccomm.bench.rows import Cell, State
+from hpccomm.bench.screen import Progress
 from hpccomm.bench.verdict import Attempt, judge, left_early
 from hpccomm.errors import BackendError, DeadlineError
 from hpccomm.topology import Topology

@@ -14,8 +14,7 @@ from typing import NoReturn
 from hpccomm.bench import compare, compare_report, interrupt
 from hpccomm.bench.arguments import parse
 from hpccomm.bench.options import Options
-from hpccomm.bench.progress import Progress
-from hpccomm.bench.screen import Screen
+from hpccomm.bench.screen import Progress, Screen
 from hpccomm.bench.terminal import is_terminal
 from hpccomm.errors import LaunchError, OptionError
 from hpccomm.launch import Launch, detect
