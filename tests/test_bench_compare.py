@@ -13,6 +13,7 @@ import pytest
 from harness import ROOT
 from hpccomm.bench.compare import Pair, Recorded, compare, load, refuse_strangers
 from hpccomm.bench.compare_report import differences, lines, verdict
+from hpccomm.bench.text import strong
 from hpccomm.errors import OptionError
 
 ALL_REDUCE = {"collective": "all_reduce", "place": "in", "dtype": "float32", "op": "sum", "ranks": 4}
@@ -90,21 +91,21 @@ def test_lines_show_both_times_and_mark_what_is_slower() -> None:
     new = run(
         result("mpi4py", 4, 5.0), result("gloo", 65536, 1010.0), result("nccl", 4, 1.0), name="new.json", torch="2.15"
     )
-    shown = lines(compare(old, new, 0.1), strong=lambda text: f"<{text}>")
+    shown = lines(compare(old, new, 0.1))
     assert shown == [
         "",
-        "<new.json compared with old.json of 2024-02-29>",
+        strong("new.json compared with old.json of 2024-02-29"),
         "  differs: torch: 2.14, now 2.15",
         "",
         "all_reduce sum of float32, in place, 4 ranks",
         "  size backend   old_us   new_us  ratio",
         "------ ------- -------- -------- ------",
-        "<   4 B mpi4py      2.00     5.00   2.50 SLOWER>",
+        strong("   4 B mpi4py      2.00     5.00   2.50 SLOWER"),
         "64 KiB gloo        1000     1010   1.01",
         "",
         "only in old.json: broadcast of float32, in place, 4 ranks: gloo at 4 B",
         "only in new.json: all_reduce sum of float32, in place, 4 ranks: nccl at 4 B",
-        "<1 of 2 rows slower than 1.1 x old>",
+        strong("1 of 2 rows slower than 1.1 x old"),
     ]
 
 

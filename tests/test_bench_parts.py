@@ -11,7 +11,8 @@ from hpccomm.bench.candidates import Candidate, defaults, different, near_root, 
 from hpccomm.bench.interrupt import last_words
 from hpccomm.bench.metrics import summarize
 from hpccomm.bench.rows import Cell, State
-from hpccomm.bench.screen import Progress
+from hpccomm.bench.screen import Progress, Screen
+from hpccomm.bench.text import strong
 from hpccomm.bench.verdict import Attempt, judge, left_early
 from hpccomm.errors import BackendError, DeadlineError
 from hpccomm.topology import Topology
@@ -128,4 +129,16 @@ def test_progress_that_is_off_writes_nothing(capsys: pytest.CaptureFixture[str])
     progress.show("starting")
     progress.step("on")
     progress.clear()
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("bold", "shown"), [(True, f"{strong('best')} of two\n"), (False, "best of two\n")])
+def test_text_is_bold_only_where_that_shows(bold: bool, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen(Progress(enabled=False), speaks=True, bold=bold)
+    screen.say([f"{strong('best')} of two"])
+    assert capsys.readouterr().out == shown
+
+
+def test_a_rank_that_does_not_speak_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    Screen(Progress(enabled=False), speaks=False, bold=True).say(["a line"])
     assert capsys.readouterr() == ("", "")

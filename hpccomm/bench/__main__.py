@@ -69,7 +69,7 @@ def _compare(options: Options, screen: Screen) -> int:
     old, new = map(compare.load, options.compare)
     compare.refuse_strangers(old, new.name, new.results)
     found = compare.compare(old, new, options.tolerance)
-    screen.say(compare_report.lines(found, strong=screen.strong))
+    screen.say(compare_report.lines(found))
     return int(found.fails)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from hpccomm.bench.compare import Comparison, Pair, Recorded
 from hpccomm.bench.files import Result
 from hpccomm.bench.tables import described
-from hpccomm.bench.text import note
+from hpccomm.bench.text import note, strong
 from hpccomm.topology.grouping import count
 from hpccomm.units import format_bytes, format_us
 
@@ -17,13 +17,13 @@ _TIME, _RATIO = 8, 6
 _SIZES = 8  # more sizes than these are counted
 
 
-def lines(found: Comparison, *, strong: Callable[[str], str]) -> list[str]:
-    """Give the whole comparison; `strong` marks text as bold where that shows."""
+def lines(found: Comparison) -> list[str]:
+    """Give the whole comparison."""
     old, new = found.old, found.new
     shown = ["", strong(f"{new.name} compared with {old.name} of {old.environment.get('date', 'unknown date')}")]
     shown += [line for text in differences(old, new) for line in note(text)]
     for title, pairs in groupby(found.pairs, key=lambda pair: _title(pair.row)):
-        shown += ["", title, *_table(list(pairs), strong)]
+        shown += ["", title, *_table(list(pairs))]
     shown.append("")
     for name, rows in ((old.name, found.only_old), (new.name, found.only_new)):
         shown += [line for text in _alone(rows) for line in note(f"only in {name}: {text}", "")]
@@ -46,7 +46,7 @@ def verdict(found: Comparison) -> str:
     return f"{text}, {failed} without a result now" if failed else text
 
 
-def _table(pairs: Sequence[Pair], strong: Callable[[str], str]) -> Iterator[str]:
+def _table(pairs: Sequence[Pair]) -> Iterator[str]:
     sizes = [format_bytes(pair.row["size_bytes"]) for pair in pairs]
     width = max(map(len, ("size", *sizes)))
     names = max(map(len, ("backend", *(pair.row["backend"] for pair in pairs))))

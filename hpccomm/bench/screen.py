@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from threading import RLock
 from typing import TextIO
 
-from hpccomm.bench.text import strong
+from hpccomm.bench.text import plain
 
 _INTERVAL_S = 0.25
 _ERASE = "\x1b[K"
@@ -76,8 +76,5 @@ class Screen:
         with self.lock:
             self.progress.clear()
             if self.speaks and lines:
-                print("\n".join(lines), file=file, flush=True)
-
-    def strong(self, text: str) -> str:
-        """Mark text as bold, where that shows."""
-        return strong(text, self.bold)
+                text = "\n".join(lines)
+                print(text if self.bold else plain(text), file=file, flush=True)

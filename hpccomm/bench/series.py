@@ -54,7 +54,6 @@ class Series:
             tuple(self._facts),
             tuple(self._sizes),
             factor=table.collective.bus_factor(self._ranks),
-            bold=run.screen.bold,
             wide=run.options.wide,
         )
         self._rows: list[Row] = []

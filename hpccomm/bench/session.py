@@ -70,7 +70,7 @@ def _run_in(world: hpccomm.World, options: Options, launch: Launch, screen: Scre
         screen.say([f"python -m hpccomm.bench: {error}"], file=sys.stderr)
         return 2
 
-    screen.say(report.header(environment, bold=screen.bold, wide=options.wide))
+    screen.say(report.header(environment, wide=options.wide))
     screen.say(report.not_built(not_built))
     for table in asked:
         if table not in possible:
@@ -126,5 +126,5 @@ def _measure(run: Run, possible: Sequence[Table], built: Sequence[Candidate]) ->
 
 def _is_worse(old: Recorded, record: Record, options: Options, screen: Screen) -> bool:
     found = compare(old, Recorded(_THIS_RUN, record.environment, record.results), options.tolerance)
-    screen.say(lines(found, strong=screen.strong))
+    screen.say(lines(found))
     return found.fails
