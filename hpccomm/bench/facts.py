@@ -26,9 +26,6 @@ from hpccomm.topology import Topology
 _WRAPPERS = frozenset({"checked", "faulty"})
 """Combinators that hand every operation on to their first argument."""
 
-_CARRIED = frozenset({"sendrecv", "barrier"})
-"""What a backend made of schedules leaves to its carrier."""
-
 
 @dataclass(frozen=True)
 class Facts:
@@ -52,32 +49,31 @@ class Facts:
 
 def facts(table: Table, candidate: Candidate, topology: Topology) -> Facts:
     """Find what is known of a candidate."""
-    name = table.collective.name
     if candidate.group is None:
         return Facts(None, f"not rebuilt: {candidate.dropped}", None)
     expression = parse(candidate.expression)
     wire = wire_factor(table.collective, expression, topology)
     return Facts(
-        algorithm(expression, name),
-        stand_in(expression, name),
+        algorithm(expression, table.collective),
+        stand_in(expression, table.collective),
         None if wire is None else wire * _widening(table, candidate),
     )
 
 
-def algorithm(expression: Expression, collective: str) -> str | None:
+def algorithm(expression: Expression, collective: Collective) -> str | None:
     """Give the name of the algorithm that runs; None where a library chooses or several run."""
     name = _named(expression)
-    return None if name is None or collective in _CARRIED else serving(name, collective).name
+    return None if name is None or collective.carried else serving(name, collective.name).name
 
 
-def stand_in(expression: Expression, collective: str) -> str | None:
+def stand_in(expression: Expression, collective: Collective) -> str | None:
     """Say what runs instead of the algorithm that the expression names, if so."""
     name, runs, inside = _named(expression), algorithm(expression, collective), _unwrapped(expression)
     if name is None or name == runs:
         return None
     if runs is None:
-        return f"its {collective} is that of {inside.arguments[0]}"
-    return f"{inside.name} has no {collective}: {runs} is measured"
+        return f"its {collective.name} is that of {inside.arguments[0]}"
+    return f"{inside.name} has no {collective.name}: {runs} is measured"
 
 
 def wire_factor(collective: Collective, expression: Expression, topology: Topology) -> float | None:
