@@ -20,9 +20,6 @@ from hpccomm.errors import LaunchError, OptionError
 from hpccomm.launch import Launch, detect
 from hpccomm.topology.grouping import count
 
-# What rank 0 prints is lost if the launcher sees another rank end first.
-_QUIET_S = 2.0
-
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run the benchmark with these options and give the exit status; the same on all ranks."""
@@ -50,7 +47,7 @@ def _refuse(error: OptionError, speaks: bool) -> int:
     if speaks:
         print(f"python -m hpccomm.bench: {error}", file=sys.stderr, flush=True)
     else:
-        time.sleep(_QUIET_S)
+        time.sleep(interrupt.QUIET_S)
     return 2
 
 
