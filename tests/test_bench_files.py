@@ -21,7 +21,7 @@ TIMES = Times(5, 1000.0, 500.0, 2000.0, 2500.0, 3000.0, 40.0)
 GOOD = Cell("ring(a, by=2)", State.MEASURED, TIMES, 0, algorithm="ring", wire_bytes=10**6)
 WRONG = Cell("b", State.WRONG, wrong=7, error='7 wrong,\n"quoted"')
 DROPPED = Cell("b", State.DROPPED, error="failed before")
-SUM = Table(COLLECTIVES["all_reduce"], "float32", "sum", "in").what(4)
+SUM = Table(COLLECTIVES["all_reduce"], 4, "float32", "sum", "in").what
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -60,7 +60,7 @@ def test_results_have_all_columns_and_right_numbers() -> None:
 
 
 def test_there_is_no_rate_without_data_and_no_busbw_with_one_rank() -> None:
-    what = Table(COLLECTIVES["barrier"], "float32").what(4)
+    what = Table(COLLECTIVES["barrier"], 4, "float32").what
     assert what == dict.fromkeys(WHAT) | {"collective": "barrier", "ranks": 4}
     (result,) = results(Row(0, (Cell("a", State.MEASURED, TIMES, 0),)), what, None)
     assert [result[name] for name in COLUMNS if "GBps" in name] == [None] * 3

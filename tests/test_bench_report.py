@@ -20,7 +20,7 @@ from hpccomm.topology import Topology
 HIERARCHY = "hierarchical(mpi4py, gloo, by=4)"
 SIZES = (4, 1024, 65536, 1 << 20)
 FACTOR = 1.5
-TABLE = Table(COLLECTIVES["all_reduce"], "float32", "sum", "in")
+TABLE = Table(COLLECTIVES["all_reduce"], 4, "float32", "sum", "in")
 
 
 def measured(backend: str, median_us: float, *, wire_bytes: int | None = None) -> Cell:
@@ -94,7 +94,7 @@ def test_rates_fit_their_column_and_are_never_zero(gbps: float | None, expected:
 def test_columns_are_headed_by_expressions_that_fit() -> None:
     layout = layout_of("mpi4py", "gloo")
     assert report.legend(layout) == []
-    assert head(TABLE, 4, layout, ["gloo: a remark"]) == [
+    assert head(TABLE, layout, ["gloo: a remark"]) == [
         "",
         "all_reduce sum of float32, in place",
         "busbw     GB/s = 2(n-1)/n x size / time; n = 4 ranks: 1.5 x size / time",
@@ -110,13 +110,13 @@ def test_columns_are_headed_by_expressions_that_fit() -> None:
 def test_columns_are_headed_by_letters_where_an_expression_is_too_long() -> None:
     layout = layout_of("mpi4py", HIERARCHY)
     assert report.legend(layout) == ["", "A  mpi4py", f"B  {HIERARCHY}"]
-    assert head(TABLE, 4, layout)[-3].split() == ["A", "B"]
+    assert head(TABLE, layout)[-3].split() == ["A", "B"]
 
 
 def test_wide_columns_show_skew_and_the_rate_between_nodes() -> None:
     layout = layout_of("gloo", HIERARCHY, wide=True)
     assert report.legend(layout) == []
-    lines = head(TABLE, 4, layout)
+    lines = head(TABLE, layout)
     assert "2(k-1)/k x size" in " ".join(lines)
     assert lines[-2].split() == ["size", "reps", *("time_us", "busbw", "skew_us", "wire") * 2]
     cells = [measured("gloo", 20.0), measured(HIERARCHY, 10.0, wire_bytes=1 << 20)]
@@ -132,7 +132,7 @@ def test_four_backends_fit_into_80_columns_and_six_into_120() -> None:
         names = [f"{HIERARCHY}{number}" for number in range(backends)]
         layout = layout_of(*names)
         cells = [measured(name, 12_345_678.0) for name in names]
-        lines = head(TABLE, 4, layout)[3:] + row_lines(row(1 << 20, *cells), layout)
+        lines = head(TABLE, layout)[3:] + row_lines(row(1 << 20, *cells), layout)
         assert len({len(line) for line in lines}) == 1
         assert len(lines[0]) <= width
 

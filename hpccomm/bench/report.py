@@ -47,9 +47,9 @@ def legend(layout: Layout) -> list[str]:
     return ["", *(f"{heading}  {backend}" for backend, heading in layout.headings.items())]
 
 
-def head(table: Table, ranks: int, layout: Layout, notes: Sequence[str] = ()) -> list[str]:
+def head(table: Table, layout: Layout, notes: Sequence[str] = ()) -> list[str]:
     """Give title, formulas, notes, and the lines above the first row."""
-    lines = ["", strong(table.title), *field("busbw", definitions.busbw(table.collective, ranks))]
+    lines = ["", strong(table.title), *field("busbw", definitions.busbw(table.collective, table.ranks))]
     lines += field("wire", definitions.wire(table.collective)) if layout.wide else []
     lines += [line for text in notes for line in note(text)]
     left = layout.size_width + 1 + REPS

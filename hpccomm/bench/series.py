@@ -46,14 +46,13 @@ class Series:
 
     def __init__(self, run: Run, table: Table, candidates: Sequence[Candidate], budget: Budget) -> None:
         self._run, self._table, self._candidates, self._budget = run, table, candidates, budget
-        self._ranks = run.world.topology.world_size
         self._itemsize: int = getattr(torch, table.dtype).itemsize
-        self._sizes = sizes(table.collective, run.options, itemsize=self._itemsize, ranks=self._ranks)
+        self._sizes = sizes(table, run.options, itemsize=self._itemsize)
         self._facts = {candidate.expression: facts(table, candidate, run.world.topology) for candidate in candidates}
         self._layout = Layout(
             tuple(self._facts),
             tuple(self._sizes),
-            factor=table.collective.bus_factor(self._ranks),
+            factor=table.collective.bus_factor(table.ranks),
             wide=run.options.wide,
         )
         self._rows: list[Row] = []
@@ -62,7 +61,7 @@ class Series:
         """Show the table as it is measured, and give its rows; collective."""
         layout, screen, left_out = self._layout, self._run.screen, None
         remarks = [f"{layout.name(name)}: {one.remark}" for name, one in self._facts.items() if one.remark]
-        screen.say(report.head(self._table, self._ranks, layout, remarks))
+        screen.say(report.head(self._table, layout, remarks))
         for place, size in enumerate(self._sizes):
             left_out = self._run.world.exchange.all_gather(self._why_stop(place))[0]
             if left_out:
@@ -76,7 +75,7 @@ class Series:
 
     def _measure_size(self, size: int) -> Row:
         text, screen = format_bytes(size), self._run.screen
-        case = Case(self._table, rank=self._run.world.topology.rank, ranks=self._ranks, count=size // self._itemsize)
+        case = Case(self._table, rank=self._run.world.topology.rank, count=size // self._itemsize)
         left = [candidate for candidate in self._candidates if candidate.dropped is None]
 
         def show(what: str) -> None:
@@ -96,8 +95,7 @@ class Series:
     def _publish(self, row: Row) -> None:
         screen = self._run.screen
         with screen.lock:
-            what = self._table.what(self._ranks)
-            self._run.record.add(results(row, what, self._layout.factor))
+            self._run.record.add(results(row, self._table.what, self._layout.factor))
             screen.say(report.row_lines(row, self._layout, before=self._rows))
             screen.rows += 1
         self._rows.append(row)

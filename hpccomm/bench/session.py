@@ -58,7 +58,7 @@ def _run_in(world: hpccomm.World, options: Options, launch: Launch, screen: Scre
     built = [candidate for candidate in found if candidate.dropped is None]
     not_built = {candidate.expression: candidate.dropped for candidate in found if candidate.dropped is not None}
     ranks = world.topology.world_size
-    asked = tables(options)
+    asked = tables(options, ranks)
     possible = [table for table in asked if table.collective.fewest_ranks <= ranks]
 
     environment = describe(world.exchange, world.topology, launch, command_line=command_line)
@@ -98,7 +98,7 @@ def _open_files(
         try:
             if options.compare:
                 old = load(options.compare[0])
-                refuse_strangers(old, _THIS_RUN, [table.what(world.exchange.size) for table in possible])
+                refuse_strangers(old, _THIS_RUN, [table.what for table in possible])
             record = Record(entries, json_path=options.json, csv_path=options.csv)
         except OptionError as caught:
             error = caught

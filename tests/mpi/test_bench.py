@@ -42,12 +42,12 @@ def candidates(made: hpccomm.World) -> Sequence[Candidate]:
 
 def table_of(collective: str, op: str | None = None, dtype: str = "float32", place: str | None = None) -> Table:
     made = COLLECTIVES[collective]
-    return Table(made, dtype, op, place or next(iter(made.places), None))
+    return Table(made, COMM.size, dtype, op, place or next(iter(made.places), None))
 
 
 def case_of(table: Table, *, share: int = 300) -> Case:
     count = share * COMM.size if table.collective.has_data else 0
-    return Case(table, rank=COMM.rank, ranks=COMM.size, count=count)
+    return Case(table, rank=COMM.rank, count=count)
 
 
 def meter_of(made: hpccomm.World, *, late_s: float = 0) -> Meter:
