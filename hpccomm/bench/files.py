@@ -16,7 +16,7 @@ from typing import Any
 
 from hpccomm.bench.metrics import busbw_gbps
 from hpccomm.bench.rows import Cell, Row
-from hpccomm.bench.tables import WHAT
+from hpccomm.bench.tables import WHAT, Table
 from hpccomm.errors import OptionError
 from hpccomm.units import rate_gbps
 
@@ -43,15 +43,9 @@ COLUMNS = (
 )
 
 
-def results(row: Row, what: Mapping[str, Any], factor: float | None) -> list[dict[str, Any]]:
-    """Give a row's results, each with all of `COLUMNS`; None where there is no value.
-
-    Args:
-        row: One size over all backends.
-        what: Values of `WHAT`.
-        factor: Busbw factor, or None where there is no bus bandwidth.
-    """
-    return [{**what, **_of_cell(row.size_bytes, cell, factor)} for cell in row.cells]
+def results(row: Row, table: Table) -> list[dict[str, Any]]:
+    """Give the results of a row of a table, each with all of `COLUMNS`; None where there is no value."""
+    return [{**table.what, **_of_cell(row.size_bytes, cell, table.factor)} for cell in row.cells]
 
 
 def _of_cell(size: int, cell: Cell, factor: float | None) -> dict[str, Any]:

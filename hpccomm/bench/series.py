@@ -52,7 +52,7 @@ class Series:
         self._layout = Layout(
             tuple(self._facts),
             tuple(self._sizes),
-            factor=table.collective.bus_factor(table.ranks),
+            factor=table.factor,
             wide=run.options.wide,
         )
         self._rows: list[Row] = []
@@ -95,7 +95,7 @@ class Series:
     def _publish(self, row: Row) -> None:
         screen = self._run.screen
         with screen.lock:
-            self._run.record.add(results(row, self._table.what, self._layout.factor))
+            self._run.record.add(results(row, self._table))
             screen.say(report.row_lines(row, self._layout, before=self._rows))
             screen.rows += 1
         self._rows.append(row)

@@ -39,6 +39,11 @@ class Table:
         return dict(zip(WHAT, values, strict=True))
 
     @property
+    def factor(self) -> float | None:
+        """The busbw factor; None where there is no bus bandwidth."""
+        return self.collective.bus_factor(self.ranks)
+
+    @property
     def title(self) -> str:
         """The table in words."""
         copied = self.place == OUT and self.collective.copies
