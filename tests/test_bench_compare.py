@@ -13,6 +13,7 @@ import pytest
 from harness import ROOT
 from hpccomm.bench.compare import Pair, Recorded, compare, load, refuse_strangers
 from hpccomm.bench.compare_report import differences, lines, verdict
+from hpccomm.bench.text import strong
 from hpccomm.errors import OptionError
 
 ALL_REDUCE = {"collective": "all_reduce", "place": "in", "dtype": "float32", "op": "sum", "ranks": 4}
@@ -41,25 +42,25 @@ def run(*results: dict[str, Any], name: str = "old.json", **environment: Any) ->
 def test_a_row_is_slower_beyond_the_tolerance(
     old_us: float | None, new_us: float | None, ratio: float | None, mark: str
 ) -> None:
-    pair = Pair({}, old_us, new_us)
+    pair = Pair({}, old_us, new_us, tolerance=0.1)
     assert pair.ratio == (None if ratio is None else pytest.approx(ratio))
-    assert pair.mark(0.1) == mark
+    assert pair.mark == mark
 
 
 def test_rows_are_paired_by_what_was_measured_and_the_rest_is_listed() -> None:
     old = [result("gloo", 4, 1.0), result("mpi4py", 4, 2.0), result("gloo", 4, 3.0, BROADCAST)]
     new = [result("mpi4py", 4, 5.0), result("mpi4py", 16, 6.0), result("gloo", 4, 7.0, BROADCAST)]
-    found = compare(old, new)
+    found = compare(run(*old), run(*new), 1.0)
     assert [(pair.old_us, pair.new_us) for pair in found.pairs] == [(2.0, 5.0), (3.0, 7.0)]
     assert (found.only_old, found.only_new) == ([old[0]], [new[1]])
-    assert found.fails(1.0)
-    assert not found.fails(2.0)
+    assert found.fails
+    assert not compare(run(*old), run(*new), 2.0).fails
 
 
 def test_nothing_compared_is_a_failure() -> None:
-    found = compare([result("a", 4, 1.0)], [result("b", 4, 1.0)])
-    assert found.fails(100.0)
-    assert verdict(found, 0.1) == "no row has a partner in the other run"
+    found = compare(run(result("a", 4, 1.0)), run(result("b", 4, 1.0)), 100.0)
+    assert found.fails
+    assert verdict(found) == "no row has a partner in the other run"
 
 
 @pytest.mark.parametrize(
@@ -90,27 +91,27 @@ def test_lines_show_both_times_and_mark_what_is_slower() -> None:
     new = run(
         result("mpi4py", 4, 5.0), result("gloo", 65536, 1010.0), result("nccl", 4, 1.0), name="new.json", torch="2.15"
     )
-    shown = lines(compare(old.results, new.results), old, new, tolerance=0.1, strong=lambda text: f"<{text}>")
+    shown = lines(compare(old, new, 0.1))
     assert shown == [
         "",
-        "<new.json compared with old.json of 2024-02-29>",
+        strong("new.json compared with old.json of 2024-02-29"),
         "  differs: torch: 2.14, now 2.15",
         "",
         "all_reduce sum of float32, in place, 4 ranks",
         "  size backend   old_us   new_us  ratio",
         "------ ------- -------- -------- ------",
-        "<   4 B mpi4py      2.00     5.00   2.50 SLOWER>",
+        strong("   4 B mpi4py      2.00     5.00   2.50 SLOWER"),
         "64 KiB gloo        1000     1010   1.01",
         "",
         "only in old.json: broadcast of float32, in place, 4 ranks: gloo at 4 B",
         "only in new.json: all_reduce sum of float32, in place, 4 ranks: nccl at 4 B",
-        "<1 of 2 rows slower than 1.1 x old>",
+        strong("1 of 2 rows slower than 1.1 x old"),
     ]
 
 
 def test_failures_are_counted_and_equal_environments_differ_in_nothing() -> None:
-    found = compare([result("a", 4, 1.0)], [result("a", 4, None)])
-    assert verdict(found, 0.1) == "0 of 1 rows slower than 1.1 x old, 1 without a result now"
+    found = compare(run(result("a", 4, 1.0)), run(result("a", 4, None)), 0.1)
+    assert verdict(found) == "0 of 1 rows slower than 1.1 x old, 1 without a result now"
     assert differences(run(), run()) == []
 
 

@@ -22,7 +22,7 @@ from hpccomm.bench.inputs import (
     reduced,
 )
 from hpccomm.bench.options import DTYPES, OPS
-from hpccomm.bench.plan import Table
+from hpccomm.bench.tables import Table
 
 ALL_DTYPES = [getattr(torch, name) for name in sorted(set(DTYPES.values()))]
 ALL_OPS = sorted(set(OPS.values()))
@@ -101,8 +101,8 @@ def test_random_sums_are_within_the_bound_and_not_far(dtype: torch.dtype, ranks:
 def cases_of(collective: str, ranks: int, count: int, *, op: str | None = None, place: str | None = None) -> list[Case]:
     """Give the case of every rank, in the usual place unless another one is named."""
     made = COLLECTIVES[collective]
-    table = Table(made, "float32", op, place or next(iter(made.places), None))
-    return [Case(table, rank=rank, ranks=ranks, count=count) for rank in range(ranks)]
+    table = Table(made, ranks, "float32", op, place or next(iter(made.places), None))
+    return [Case(table, rank=rank, count=count) for rank in range(ranks)]
 
 
 def run_by_hand(cases: list[Case]) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hpccomm.bench.budget import FEWEST, MOST, Budget, iterations, predict
 from hpccomm.bench.collectives import COLLECTIVES
 from hpccomm.bench.definitions import busbw, definitions, wire
-from hpccomm.bench.metrics import Times, algbw_gbps, busbw_gbps, slowest, spreads, summarize
+from hpccomm.bench.metrics import Times, busbw_gbps, slowest, spreads, summarize
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,7 @@ def test_every_factor_is_the_value_of_its_formula() -> None:
             assert collective.bus_factor(2) is None
 
 
-def test_bandwidths() -> None:
-    assert algbw_gbps(10**6, 1000.0) == pytest.approx(1.0)
+def test_busbw_is_the_factor_times_the_rate() -> None:
     assert busbw_gbps(10**6, 1000.0, 1.5) == pytest.approx(1.5)
     assert busbw_gbps(10**6, 1000.0, None) is None
 

@@ -14,9 +14,9 @@ from harness import ROOT
 from hpccomm.algorithms import ALGORITHMS
 from hpccomm.bench.arguments import parse
 from hpccomm.bench.collectives import COLLECTIVES
+from hpccomm.bench.files import COLUMNS
 from hpccomm.bench.options import DTYPES, Options
-from hpccomm.bench.plan import sizes, tables
-from hpccomm.bench.results import COLUMNS
+from hpccomm.bench.tables import sizes, tables
 from hpccomm.errors import OptionError
 
 ALL = ("all_reduce", "broadcast", "all_gather", "reduce_scatter", "sendrecv", "barrier")
@@ -138,7 +138,7 @@ def test_an_unknown_algorithm_is_refused_with_the_list() -> None:
     ],
 )  # fmt: skip
 def test_a_table_for_each_collective_and_place(line: str, expected: list[str]) -> None:
-    assert [table.title for table in tables(parse(line.split()))] == expected
+    assert [table.title for table in tables(parse(line.split()), 4)] == expected
 
 
 @pytest.mark.parametrize(("option", "shown"), [("--version", "hpccomm 0."), ("--help", "2(n-1)/n")])
@@ -185,11 +185,11 @@ def test_no_option_is_one_of_mpirun(capsys: pytest.CaptureFixture[str]) -> None:
 def test_sizes_hold_whole_elements_and_equal_shares(line: str, ranks: int, expected: list[int]) -> None:
     options = parse(line.split())
     itemsize = {"float32": 4, "float64": 8, "int8": 1}[options.dtype]
-    assert sizes(COLLECTIVES[options.collectives[0]], options, itemsize=itemsize, ranks=ranks) == expected
+    assert sizes(tables(options, ranks)[0], options, itemsize=itemsize) == expected
 
 
 def test_default_sizes_meet_the_usual_ones() -> None:
-    found = sizes(COLLECTIVES["all_reduce"], Options(), itemsize=4, ranks=32)
+    found = sizes(tables(Options(), 32)[0], Options(), itemsize=4)
     assert {4, 64 << 10, 1 << 20, 16 << 20, 64 << 20} <= set(found)
 
 

@@ -7,10 +7,13 @@ import sys
 
 import pytest
 
-from hpccomm.bench.candidates import Column, defaults, different, near_root, over_leaves
+from hpccomm.bench.candidates import Candidate, defaults, different, near_root, over_leaves
 from hpccomm.bench.interrupt import last_words
-from hpccomm.bench.progress import Progress
-from hpccomm.bench.verdict import Attempt, Verdict, judge, left_early
+from hpccomm.bench.metrics import summarize
+from hpccomm.bench.rows import Cell, State
+from hpccomm.bench.screen import Progress, Screen
+from hpccomm.bench.text import strong
+from hpccomm.bench.verdict import Attempt, judge, left_early
 from hpccomm.errors import BackendError, DeadlineError
 from hpccomm.topology import Topology
 
@@ -46,6 +49,10 @@ def deadline(rank: int) -> DeadlineError:
     return DeadlineError("all_reduce", found=f"waited 2 s on rank {rank}", remedy="see there")
 
 
+def failed(error: str) -> Cell:
+    return Cell("a", State.FAILED, error=error)
+
+
 BROKEN = BackendError("all_reduce", found="a broken cable", remedy="mend it")
 FINE = [3.0, 5.0]
 
@@ -53,18 +60,23 @@ FINE = [3.0, 5.0]
 @pytest.mark.parametrize(
     ("attempts", "expected"),
     [
-        ([Attempt([3.0, 5.0]), Attempt([4.0, 1.0])], Verdict([4.0, 5.0], [1.0, 4.0], 0)),
-        ([Attempt(FINE, wrong=1), Attempt(FINE, wrong=2)], Verdict(FINE, [0.0, 0.0], 3)),
-        ([Attempt(FINE), Attempt([3.0], error=BROKEN)], Verdict([], [], 0, "rank 1: all_reduce: a broken cable")),
-        ([Attempt([], error=deadline(0)), Attempt([], error=BROKEN)],
-         Verdict([], [], 0, "rank 1: all_reduce: a broken cable")),
+        ([Attempt([3.0, 5.0]), Attempt([4.0, 1.0])],
+         Cell("a", State.MEASURED, summarize([4.0, 5.0], [1.0, 4.0]), wrong=0)),
+        ([Attempt(FINE, wrong=1), Attempt(FINE, wrong=2)], Cell("a", State.WRONG, wrong=3, error="wrong: 3")),
+        ([Attempt(FINE, wrong=1), Attempt([3.0], error=BROKEN)], failed("rank 1: all_reduce: a broken cable")),
+        ([Attempt([], error=deadline(0)), Attempt([], error=BROKEN)], failed("rank 1: all_reduce: a broken cable")),
         ([Attempt([], error=deadline(0)), Attempt([], error=deadline(1))],
-         Verdict([], [], 0, "rank 0: all_reduce: waited 2 s on rank 0")),
-        ([Attempt([], error=BROKEN), Attempt([], error=BROKEN)], Verdict([], [], 0, "all_reduce: a broken cable")),
+         failed("rank 0: all_reduce: waited 2 s on rank 0")),
+        ([Attempt([], error=BROKEN), Attempt([], error=BROKEN)], failed("all_reduce: a broken cable")),
     ],
 )  # fmt: skip
-def test_verdict_of_all_ranks(attempts: list[Attempt], expected: Verdict) -> None:
-    assert judge(attempts) == expected
+def test_cell_of_all_ranks_attempts(attempts: list[Attempt], expected: Cell) -> None:
+    wrong = sum(attempt.wrong for attempt in attempts)
+    assert judge("a", attempts, wrong=wrong, fault="wrong") == expected
+
+
+def test_what_was_not_checked_counts_nothing_wrong() -> None:
+    assert judge("a", [Attempt(FINE)], wrong=None, fault="").wrong is None
 
 
 @pytest.mark.parametrize(
@@ -91,8 +103,8 @@ def test_algorithms_run_over_every_leaf_that_works() -> None:
 
 
 def test_a_backend_that_is_named_twice_has_one_column() -> None:
-    asked, by_algorithm = Column("ring(gloo)", required=True), Column("ring(gloo)")
-    assert different([asked, Column("gloo"), by_algorithm]) == [asked, Column("gloo")]
+    asked, by_algorithm = Candidate("ring(gloo)", required=True), Candidate("ring(gloo)")
+    assert different([asked, Candidate("gloo"), by_algorithm]) == [asked, Candidate("gloo")]
 
 
 def test_last_words_say_what_is_left() -> None:
@@ -117,4 +129,16 @@ def test_progress_that_is_off_writes_nothing(capsys: pytest.CaptureFixture[str])
     progress.show("starting")
     progress.step("on")
     progress.clear()
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("bold", "shown"), [(True, f"{strong('best')} of two\n"), (False, "best of two\n")])
+def test_text_is_bold_only_where_that_shows(bold: bool, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen(Progress(enabled=False), speaks=True, bold=bold)
+    screen.say([f"{strong('best')} of two"])
+    assert capsys.readouterr().out == shown
+
+
+def test_a_rank_that_does_not_speak_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    Screen(Progress(enabled=False), speaks=False, bold=True).say(["a line"])
     assert capsys.readouterr() == ("", "")

@@ -12,14 +12,15 @@ from hpccomm.bench.collectives import COLLECTIVES
 from hpccomm.bench.environment import Environment, hosts, placement
 from hpccomm.bench.layout import Layout, format_rate
 from hpccomm.bench.metrics import Times
-from hpccomm.bench.plan import Table
 from hpccomm.bench.rows import Cell, Row, State
+from hpccomm.bench.tables import Table
+from hpccomm.bench.text import plain, strong
 from hpccomm.topology import Topology
 
 HIERARCHY = "hierarchical(mpi4py, gloo, by=4)"
 SIZES = (4, 1024, 65536, 1 << 20)
 FACTOR = 1.5
-TABLE = Table(COLLECTIVES["all_reduce"], "float32", "sum", "in")
+TABLE = Table(COLLECTIVES["all_reduce"], 4, "float32", "sum", "in")
 
 
 def measured(backend: str, median_us: float, *, wire_bytes: int | None = None) -> Cell:
@@ -29,6 +30,18 @@ def measured(backend: str, median_us: float, *, wire_bytes: int | None = None) -
 
 def row(size: int, *cells: Cell) -> Row:
     return Row(size, cells)
+
+
+def head(*given: Any) -> list[str]:
+    return [plain(line) for line in report.head(*given)]
+
+
+def row_lines(*given: Any, **more: Any) -> list[str]:
+    return [plain(line) for line in report.row_lines(*given, **more)]
+
+
+def footer(*given: Any, **more: Any) -> list[str]:
+    return [plain(line) for line in report.footer(*given, **more)]
 
 
 def layout_of(*backends: str, sizes: tuple[int, ...] = SIZES, **changed: Any) -> Layout:
@@ -74,14 +87,14 @@ def environment(**changed: Any) -> Environment:
 def test_rates_fit_their_column_and_are_never_zero(gbps: float | None, expected: str) -> None:
     assert format_rate(gbps) == expected
     cell = measured("gloo", 1000 * FACTOR / gbps if gbps else 1.0)
-    (line,) = report.row_lines(row(10**6, cell), layout_of("gloo", factor=FACTOR if gbps else None))
+    (line,) = row_lines(row(10**6, cell), layout_of("gloo", factor=FACTOR if gbps else None))
     assert line.split()[-1] == expected
 
 
 def test_columns_are_headed_by_expressions_that_fit() -> None:
     layout = layout_of("mpi4py", "gloo")
     assert report.legend(layout) == []
-    assert report.head(TABLE, 4, layout, ["gloo: a remark"]) == [
+    assert head(TABLE, layout, ["gloo: a remark"]) == [
         "",
         "all_reduce sum of float32, in place",
         "busbw     GB/s = 2(n-1)/n x size / time; n = 4 ranks: 1.5 x size / time",
@@ -91,25 +104,25 @@ def test_columns_are_headed_by_expressions_that_fit() -> None:
         "------ ---- ---------------- ----------------",
     ]
     first = row(65536, measured("mpi4py", 12.34), measured("gloo", 5678.0))
-    assert report.row_lines(first, layout) == ["64 KiB    5     12.3*   7.97     5678   0.017"]
+    assert row_lines(first, layout) == ["64 KiB    5     12.3*   7.97     5678   0.017"]
 
 
 def test_columns_are_headed_by_letters_where_an_expression_is_too_long() -> None:
     layout = layout_of("mpi4py", HIERARCHY)
     assert report.legend(layout) == ["", "A  mpi4py", f"B  {HIERARCHY}"]
-    assert report.head(TABLE, 4, layout)[-3].split() == ["A", "B"]
+    assert head(TABLE, layout)[-3].split() == ["A", "B"]
 
 
 def test_wide_columns_show_skew_and_the_rate_between_nodes() -> None:
     layout = layout_of("gloo", HIERARCHY, wide=True)
     assert report.legend(layout) == []
-    lines = report.head(TABLE, 4, layout)
+    lines = head(TABLE, layout)
     assert "2(k-1)/k x size" in " ".join(lines)
     assert lines[-2].split() == ["size", "reps", *("time_us", "busbw", "skew_us", "wire") * 2]
     cells = [measured("gloo", 20.0), measured(HIERARCHY, 10.0, wire_bytes=1 << 20)]
-    (line,) = report.row_lines(row(1 << 20, *cells), layout)
+    (line,) = row_lines(row(1 << 20, *cells), layout)
     assert line.split()[3:] == ["20.0", "78.6", "2.00", "-", "10.0*", "157", "1.00", "105"]
-    (line,) = report.row_lines(row(1 << 20, Cell("gloo", State.DROPPED), cells[1]), layout)
+    (line,) = row_lines(row(1 << 20, Cell("gloo", State.DROPPED), cells[1]), layout)
     assert line.split()[3:7] == ["-"] * 4
     assert {len(line) for line in (line, *lines[-3:])} == {len(lines[-1])}
 
@@ -119,13 +132,13 @@ def test_four_backends_fit_into_80_columns_and_six_into_120() -> None:
         names = [f"{HIERARCHY}{number}" for number in range(backends)]
         layout = layout_of(*names)
         cells = [measured(name, 12_345_678.0) for name in names]
-        lines = report.head(TABLE, 4, layout)[3:] + report.row_lines(row(1 << 20, *cells), layout)
+        lines = head(TABLE, layout)[3:] + row_lines(row(1 << 20, *cells), layout)
         assert len({len(line) for line in lines}) == 1
         assert len(lines[0]) <= width
 
 
 def test_one_rank_has_no_busbw_and_one_backend_no_best() -> None:
-    (line,) = report.row_lines(row(4, measured("gloo", 3.0)), layout_of("gloo", factor=None))
+    (line,) = row_lines(row(4, measured("gloo", 3.0)), layout_of("gloo", factor=None))
     assert line.split() == ["4", "B", "5", "3.00", "-"]
 
 
@@ -137,24 +150,24 @@ def test_what_failed_has_no_number_and_its_reason_once() -> None:
     second = row(
         1024, Cell("a", State.WRONG, wrong=3, error="3 wrong"), Cell("b", State.DROPPED, error="x"), measured("c", 9.0)
     )
-    assert report.row_lines(first, layout) == [
+    assert row_lines(first, layout) == [
         "   4 B    5    wrong       -   failed       -     9.00  0.0007",
         "  a: 2 wrong",
         "  b: broke",
     ]
-    assert report.row_lines(second, layout, before=[first]) == [
+    assert row_lines(second, layout, before=[first]) == [
         " 1 KiB    5    wrong       -        -       -     9.00   0.171"
     ]
-    text = "\n".join(report.footer([first, second], layout, left_out=None))
+    text = "\n".join(footer([first, second], layout, left_out=None))
     assert "WRONG: a at 4 B, 1 KiB" in text
     assert text.endswith("FAILED: b at 4 B")
 
 
 def test_footer_says_what_was_left_out_and_the_last_line_whether_it_was_checked() -> None:
     rows = [row(4, measured("a", 1.0), measured("b", 2.0))]
-    lines = report.footer(rows, layout_of("a", "b"), left_out="64 MiB; too long")
+    lines = footer(rows, layout_of("a", "b"), left_out="64 MiB; too long")
     assert lines == ["", "fastest: a at 4 B", "left out: 64 MiB; too long"]
-    assert report.footer([row(4, measured("a", 1.0))], layout_of("a"), left_out=None) == []
+    assert footer([row(4, measured("a", 1.0))], layout_of("a"), left_out=None) == []
     assert report.closing(checked=False) == ["", "not checked (-c 0): results may be wrong"]
     assert report.closing(checked=True)[-1].startswith("checked: ")
 
@@ -189,7 +202,7 @@ def test_fastest_backend_that_changes_often_is_counted() -> None:
 
 
 def test_header_says_what_the_figures_depend_on_and_mean() -> None:
-    text = "\n".join(report.header(environment(), bold=False, wide=False))
+    text = "\n".join(report.header(environment(), wide=False))
     for part in ("2 ranks on 1 node: n1 0-1; 2 cores a rank, shared", "a launcher; An MPI 1.2.3"):
         assert part in text
     for part in ("torch 2.14 with 1 thread a rank", "Python 3.11", "microseconds", "maximum over ranks"):
@@ -197,8 +210,7 @@ def test_header_says_what_the_figures_depend_on_and_mean() -> None:
     assert "OVERSUBSCRIBED" not in text
     assert "skew_us" not in text
     assert text.isascii()
-    assert "\x1b" not in text
-    assert any(line.startswith("skew_us") for line in report.header(environment(), bold=False, wide=True))
+    assert any(line.startswith("skew_us") for line in report.header(environment(), wide=True))
 
 
 def test_banner_names_the_hosts_with_more_ranks_than_cores() -> None:
@@ -210,7 +222,7 @@ def test_banner_names_the_hosts_with_more_ranks_than_cores() -> None:
     assert crowded.oversubscribed == "OVERSUBSCRIBED: 3 ranks on 2 cores of n1; times include waiting for a core"
     assert placement(topology, cores) == "1 to 2 cores a rank, shared with other ranks"
     assert placement(topology, tuple(frozenset({core}) for core in range(5))) == "1 core a rank, not shared"
-    assert report.header(crowded, bold=True, wide=False)[-1] == f"\x1b[1m{crowded.oversubscribed}\x1b[0m"
+    assert report.header(crowded, wide=False)[-1] == strong(str(crowded.oversubscribed))
 
 
 def test_backends_that_were_not_built_have_a_line_each() -> None:

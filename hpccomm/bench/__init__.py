@@ -1,1 +1,13 @@
-"""The benchmark: collectives over several backends side by side, ``mpirun -np 32 python -m hpccomm.bench``."""
+"""The benchmark: collectives over several backends side by side, ``mpirun -np 32 python -m hpccomm.bench``.
+
+From the outside in: `session` is a run, `series` one table of it, `measure` one row of that, `case` one operation.
+
+Where a change belongs:
+
+* an option: `options` (the value), `arguments` (the command line)
+* a collective: an entry of `collectives`
+* a default backend: `candidates`
+* inputs and what must come out: `inputs` (by formula), `case` (of one collective); what else is wrong: `verdict`
+* a statistic: `metrics` and `definitions` (its meaning), then a column of `files` or of `layout` (the shown table)
+* a line above or below a table: `report`; a value that describes the run: `environment`
+"""

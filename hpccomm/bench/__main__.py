@@ -14,14 +14,11 @@ from typing import NoReturn
 from hpccomm.bench import compare, compare_report, interrupt
 from hpccomm.bench.arguments import parse
 from hpccomm.bench.options import Options
-from hpccomm.bench.progress import Progress
-from hpccomm.bench.screen import Screen
+from hpccomm.bench.screen import Progress, Screen
 from hpccomm.bench.terminal import is_terminal
 from hpccomm.errors import LaunchError, OptionError
 from hpccomm.launch import Launch, detect
-
-# What rank 0 prints is lost if the launcher sees another rank end first.
-_QUIET_S = 2.0
+from hpccomm.topology.grouping import count
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -50,7 +47,7 @@ def _refuse(error: OptionError, speaks: bool) -> int:
     if speaks:
         print(f"python -m hpccomm.bench: {error}", file=sys.stderr, flush=True)
     else:
-        time.sleep(_QUIET_S)
+        time.sleep(interrupt.QUIET_S)
     return 2
 
 
@@ -68,14 +65,14 @@ def _compare(options: Options, screen: Screen) -> int:
         return 0
     old, new = map(compare.load, options.compare)
     compare.refuse_strangers(old, new.name, new.results)
-    found = compare.compare(old.results, new.results)
-    screen.say(compare_report.lines(found, old, new, tolerance=options.tolerance, strong=screen.strong))
-    return int(found.fails(options.tolerance))
+    found = compare.compare(old, new, options.tolerance)
+    screen.say(compare_report.lines(found))
+    return int(found.fails)
 
 
 def _run(options: Options, launch: Launch, screen: Screen, command_line: str) -> int:
     interrupt.watch(screen)
-    screen.progress.show(f"starting {launch.size or 1} rank{'s' * ((launch.size or 1) > 1)} ...")
+    screen.progress.show(f"starting {count(launch.size or 1, 'rank')} ...")
     from hpccomm.bench.session import run
 
     status = run(options, launch, screen, command_line=command_line)

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from hpccomm import __version__
+from hpccomm import __version__, expression
 from hpccomm.algorithms import ALGORITHMS
-from hpccomm.bench import readers
 from hpccomm.bench.collectives import COLLECTIVES, IN, OUT
-from hpccomm.bench.explanation import EXPLANATION
+from hpccomm.bench.definitions import EXPLANATION
 from hpccomm.bench.options import DTYPES, OPS, Options
-from hpccomm.errors import OptionError
+from hpccomm.errors import ExpressionError, OptionError
+from hpccomm.units import parse_bytes
 
 _ALL = "all"
 _SEVERAL: dict[str, Any] = {"nargs": "+", "action": "extend"}
@@ -84,6 +84,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
+    """Give the parser; what is not given stays None."""
     parser = _Parser(
         prog="python -m hpccomm.bench",
         description="Measure collectives over several backends side by side, on the ranks that mpirun, srun or "
@@ -92,54 +93,94 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    for names, described, settings in _arguments():
-        parser.add_argument(*names, help=described, **settings)
-    parser.add_argument("--version", action="version", version=f"hpccomm {__version__}")
+    add = parser.add_argument
+    # fmt: off
+    add("--collective", dest="collectives", choices=[*COLLECTIVES, _ALL], metavar="NAME", **_SEVERAL,
+        help=f"{', '.join(COLLECTIVES)}, or {_ALL}; a table each (all_reduce)")
+    add("-o", "--op", choices=OPS, metavar="OP", help=f"operator of those that reduce: {', '.join(OPS)} (sum)")
+    add("--place", choices=(IN, OUT, "both"),
+        help="input and output in the same memory or not (the usual one of each collective)")
+    add("-d", "--datatype", dest="dtype", choices=DTYPES, metavar="TYPE",
+        help="of an element, by torch's or NCCL's name (float32)")
+    add("-b", "--minbytes", dest="min_bytes", type=_size, metavar="SIZE", help="first size (4)")
+    add("-e", "--maxbytes", dest="max_bytes", type=_size, metavar="SIZE", help="last size (64M)")
+    add("-f", "--stepfactor", dest="step_factor", type=_number(2), metavar="N", help="from a size to the next (4)")
+    add("-n", "--iters", dest="iterations", type=_number(1), metavar="N", help="repetitions (5 to 50, by the budget)")
+    add("-w", "--warmup_iters", type=_number(1), metavar="N", help="calls before them (2)")
+    add("-c", "--check", type=_switch, metavar="{0,1}", help="compare results with what they must be (1)")
+    add("--backend", dest="backends", type=_backend, metavar="EXPR", **_SEVERAL,
+        help="backend expressions, or @file with one (what works here)")
+    add("--algorithm", dest="algorithms", choices=ALGORITHMS, metavar="NAME", **_SEVERAL,
+        help=f"each over mpi4py and gloo, as far as they work: {', '.join(ALGORITHMS)}")
+    add("--budget", dest="budget_s", type=_seconds, metavar="SECONDS",
+        help="for measuring; sizes that would exceed it are left out (30)")
+    add("--timeout", dest="timeout_s", type=_seconds, metavar="SECONDS", help="deadline of one operation (20)")
+    add("--json", type=Path, metavar="FILE", help="write the results to this file, too")
+    add("--csv", type=Path, metavar="FILE", help="write the results to this file, too")
+    add("--compare", type=Path, metavar="FILE", **_SEVERAL,
+        help="compare median times with those of a --json file; two files: without a run")
+    add("--tolerance", type=_percent, metavar="PERCENT", help="how much slower a row may be (10%%)")
+    add("--wide", action="store_true", default=None, help="show skew and the rate between nodes, too")
+    add("--progress", choices=("auto", "on", "off"),
+        help="show on standard error what goes on (auto: on a terminal)")
+    add("--version", action="version", version=f"hpccomm {__version__}")
+    # fmt: on
     return parser
 
 
-def _arguments() -> list[tuple[tuple[str, ...], str, dict[str, Any]]]:
-    """Give names, description and argparse's settings of each option; what is not given stays None."""
-    size, count, seconds, file = (
-        {"type": read, "metavar": metavar}
-        for read, metavar in (
-            (readers.size, "SIZE"),
-            (readers.number(1), "N"),
-            (readers.seconds, "SECONDS"),
-            (Path, "FILE"),
-        )
-    )
-    return [
-        (("--collective",), f"{', '.join(COLLECTIVES)}, or {_ALL}; a table each (all_reduce)",
-         {"dest": "collectives", "choices": [*COLLECTIVES, _ALL], "metavar": "NAME", **_SEVERAL}),
-        (("-o", "--op"), f"operator of those that reduce: {', '.join(OPS)} (sum)", {"choices": OPS, "metavar": "OP"}),
-        (("--place",), "input and output in the same memory or not (the usual one of each collective)",
-         {"choices": (IN, OUT, "both")}),
-        (("-d", "--datatype"), "of an element, by torch's or NCCL's name (float32)",
-         {"dest": "dtype", "choices": DTYPES, "metavar": "TYPE"}),
-        (("-b", "--minbytes"), "first size (4)", {"dest": "min_bytes", **size}),
-        (("-e", "--maxbytes"), "last size (64M)", {"dest": "max_bytes", **size}),
-        (("-f", "--stepfactor"), "from a size to the next (4)",
-         {"dest": "step_factor", "type": readers.number(2), "metavar": "N"}),
-        (("-n", "--iters"), "repetitions (5 to 50, by the budget)", {"dest": "iterations", **count}),
-        (("-w", "--warmup_iters"), "calls before them (2)", count),
-        (("-c", "--check"), "compare results with what they must be (1)",
-         {"type": readers.switch, "metavar": "{0,1}"}),
-        (("--backend",), "backend expressions, or @file with one (what works here)",
-         {"dest": "backends", "type": readers.backend, "metavar": "EXPR", **_SEVERAL}),
-        (("--algorithm",), f"each over mpi4py and gloo, as far as they work: {', '.join(ALGORITHMS)}",
-         {"dest": "algorithms", "choices": ALGORITHMS, "metavar": "NAME", **_SEVERAL}),
-        (("--budget",), "for measuring; sizes that would exceed it are left out (30)", {"dest": "budget_s", **seconds}),
-        (("--timeout",), "deadline of one operation (20)", {"dest": "timeout_s", **seconds}),
-        (("--json",), "write the results to this file, too", file),
-        (("--csv",), "write the results to this file, too", file),
-        (("--compare",), "compare median times with those of a --json file; two files: without a run",
-         {"type": Path, "metavar": "FILE", **_SEVERAL}),
-        (("--tolerance",), "how much slower a row may be (10%%)", {"type": readers.percent, "metavar": "PERCENT"}),
-        (("--wide",), "show skew and the rate between nodes, too", {"action": "store_true", "default": None}),
-        (("--progress",), "show on standard error what goes on (auto: on a terminal)",
-         {"choices": ("auto", "on", "off")}),
-    ]  # fmt: skip
+def _size(text: str) -> int:
+    """Read a size of at least one byte."""
+    try:
+        found = parse_bytes(text)
+    except OptionError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is {error.found}: {error.remedy}") from None
+    return found if found else _refuse(text, "a size of at least one byte")
+
+
+def _number(least: int) -> Callable[[str], int]:
+    """Give the reader of a whole number from `least`."""
+
+    def read(text: str) -> int:
+        fits = text.isascii() and text.isdigit() and len(text) < 10 and int(text) >= least
+        return int(text) if fits else _refuse(text, f"a whole number from {least}")
+
+    return read
+
+
+def _seconds(text: str) -> float:
+    """Read a positive time in seconds."""
+    found = _real(text)
+    return found if 0 < found < 1e6 else _refuse(text, "a number of seconds above 0")
+
+
+def _percent(text: str) -> float:
+    """Read a part of a whole; the sign must stand, as 10 may mean 10 or 1000 %."""
+    found = _real(text.removesuffix("%"))
+    return found / 100 if text.endswith("%") and 0 <= found < 1e6 else _refuse(text, "a percentage, such as 10%")
+
+
+def _switch(text: str) -> bool:
+    """Read 1 or 0."""
+    return text == "1" if text in ("0", "1") else _refuse(text, "1 or 0")
+
+
+def _backend(text: str) -> str:
+    """Check an expression's spelling; a file is read later, by one rank for all."""
+    try:
+        return text if text.startswith("@") else str(expression.parse(text))
+    except ExpressionError as error:
+        raise argparse.ArgumentTypeError(f"{error.asked}\n    {error.found}; {error.remedy}") from None
+
+
+def _real(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return -1.0
+
+
+def _refuse(text: str, wanted: str) -> Any:
+    raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}")
 
 
 def _error(found: str) -> OptionError:

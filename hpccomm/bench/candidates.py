@@ -1,6 +1,6 @@
 """Which backends are measured, and their groups.
 
-Every backend gets a torch group of its own. One that cannot be built costs its own column only.
+Every backend gets a torch group of its own. One that cannot be built takes no other along.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from typing import Any
 import torch.distributed as dist
 
 from hpccomm.backends.process_group import NAME
-from hpccomm.bootstrap.plugin import Options
+from hpccomm.bench.options import Options
+from hpccomm.bootstrap import plugin
 from hpccomm.errors import HpccommError
-from hpccomm.exchange import Exchange
+from hpccomm.exchange import Exchange, MpiExchange
 from hpccomm.expression import load
 from hpccomm.topology import Topology
 
 
 @dataclass
-class Column:
-    """One backend of the table.
+class Candidate:
+    """A backend that is measured: a column of the table.
 
     Attributes:
         expression: The backend.
@@ -36,6 +37,17 @@ class Column:
     required: bool = False
     group: Any = None
     dropped: str | None = None
+
+
+def make(options: Options, exchange: Exchange, topology: Topology) -> list[Candidate]:
+    """Find the backends that the options ask for, else the default ones, and make their groups; collective."""
+    has_mpi = isinstance(exchange, MpiExchange)
+    more = over_leaves(options.algorithms, has_mpi=has_mpi)
+    if not (options.backends or options.algorithms):
+        more = defaults(topology, has_mpi=has_mpi)
+    found = different([*read(exchange, options.backends), *map(Candidate, more)])
+    build(found, timeout_s=options.timeout_s)
+    return found
 
 
 def defaults(topology: Topology, *, has_mpi: bool) -> list[str]:
@@ -69,51 +81,51 @@ def over_leaves(algorithms: Sequence[str], *, has_mpi: bool) -> list[str]:
     return [f"{algorithm}({leaf})" for leaf in leaves for algorithm in algorithms]
 
 
-def read(exchange: Exchange, texts: Sequence[str]) -> list[Column]:
+def read(exchange: Exchange, texts: Sequence[str]) -> list[Candidate]:
     """Read the user's expressions; a file is read by rank 0 alone, for all. Collective.
 
     Returns:
-        A column for each different backend, dropped if its file holds none.
+        A candidate for each different backend, dropped if its file holds none.
     """
-    columns = [_read(text) for text in texts] if exchange.rank == 0 else []
-    return different(exchange.all_gather(columns)[0])
+    candidates = [_read(text) for text in texts] if exchange.rank == 0 else []
+    return different(exchange.all_gather(candidates)[0])
 
 
-def different(columns: Sequence[Column]) -> list[Column]:
-    """Give the first column of each backend."""
-    found: dict[str, Column] = {}
-    for column in columns:
-        found.setdefault(column.expression, column)
+def different(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Give the first candidate of each backend."""
+    found: dict[str, Candidate] = {}
+    for candidate in candidates:
+        found.setdefault(candidate.expression, candidate)
     return list(found.values())
 
 
-def _read(text: str) -> Column:
+def _read(text: str) -> Candidate:
     try:
-        return Column(str(load(text, source="--backend")), required=True)
+        return Candidate(str(load(text, source="--backend")), required=True)
     except HpccommError as error:
-        return Column(text, required=True, dropped=error.summary)
+        return Candidate(text, required=True, dropped=error.summary)
 
 
-def build(columns: Sequence[Column], *, timeout_s: float) -> None:
-    """Make the group of each column that takes part and has none, or note why it cannot be made; collective.
+def build(candidates: Sequence[Candidate], *, timeout_s: float) -> None:
+    """Make the group of each candidate that takes part and has none, or note why it cannot be made; collective.
 
     Args:
-        columns: The columns.
+        candidates: The candidates.
         timeout_s: Deadline in seconds of making a group and of its operations.
     """
-    for column in columns:
-        if column.dropped is not None or column.group is not None:
+    for candidate in candidates:
+        if candidate.dropped is not None or candidate.group is not None:
             continue
         try:
-            options = Options(column.expression)
-            column.group = dist.new_group(timeout=timedelta(seconds=timeout_s), backend=NAME, pg_options=options)
+            options = plugin.Options(candidate.expression)
+            candidate.group = dist.new_group(timeout=timedelta(seconds=timeout_s), backend=NAME, pg_options=options)
         except HpccommError as error:
-            column.dropped = error.summary
+            candidate.dropped = error.summary
 
 
-def revive(columns: Sequence[Column], *, timeout_s: float) -> None:
-    """Make new groups for those columns that were dropped, whose groups may be dead; collective."""
-    for column in columns:
-        if column.dropped is not None:
-            column.group = column.dropped = None
-    build(columns, timeout_s=timeout_s)
+def revive(candidates: Sequence[Candidate], *, timeout_s: float) -> None:
+    """Make new groups for those candidates that were dropped, whose groups may be dead; collective."""
+    for candidate in candidates:
+        if candidate.dropped is not None:
+            candidate.group = candidate.dropped = None
+    build(candidates, timeout_s=timeout_s)

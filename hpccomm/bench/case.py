@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hpccomm.bench import inputs
 from hpccomm.bench.collectives import IN
-from hpccomm.bench.plan import Table
+from hpccomm.bench.tables import Table
 
 OPERATORS = {
     "sum": dist.ReduceOp.SUM,
@@ -42,9 +42,8 @@ class Case:
     """One collective of one size on this rank; every backend runs it on the same memory.
 
     Args:
-        table: The collective, its operator, dtype and place.
-        rank: This rank of the groups that run it.
-        ranks: Their number of ranks.
+        table: The collective, its operator, number of ranks, dtype and place.
+        rank: This rank.
         count: Elements of the larger tensor.
 
     Attributes:
@@ -55,9 +54,10 @@ class Case:
         random: Input and expected output that are compared within a bound, for sums and averages of floats.
     """
 
-    def __init__(self, table: Table, *, rank: int, ranks: int, count: int) -> None:
+    def __init__(self, table: Table, *, rank: int, count: int) -> None:
         self.table = table
-        collective, op, share = table.collective, table.op, count // ranks
+        collective, op, ranks = table.collective, table.op, table.ranks
+        share = count // ranks
         dtype: torch.dtype = getattr(torch, table.dtype)
         self._op = OPERATORS[op or "sum"]
         self.output = torch.empty(share if collective.keeps_share else count, dtype=dtype)

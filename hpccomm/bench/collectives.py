@@ -42,6 +42,7 @@ class Collective:
         keeps_share: Whether the output is one n-th of the size.
         copies: Whether out of place is a copy into the output, then the call in place: torch has no other call.
         to_next: Whether each rank only sends to the next one.
+        carried: Whether a backend made of schedules leaves it to its carrier.
         fewest_ranks: How many ranks it needs.
     """
 
@@ -56,6 +57,7 @@ class Collective:
     keeps_share: bool = False
     copies: bool = False
     to_next: bool = False
+    carried: bool = False
     fewest_ranks: int = 1
 
     @property
@@ -151,12 +153,14 @@ COLLECTIVES = {
             formula="1",
             factor=lambda n: 1.0,
             to_next=True,
+            carried=True,
             fewest_ranks=2,
         ),
         Collective(
             "barrier",
             call=lambda dist, output, source, op, group: dist.barrier(group),
             expected=lambda inputs, reduced, rank, share: [],
+            carried=True,
         ),
     )
 }

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpccomm.bench.results import WHAT, Result
+from hpccomm.bench.files import Result
+from hpccomm.bench.tables import WHAT
 from hpccomm.errors import OptionError
 
 _KEY = (*WHAT, "backend", "size_bytes")
@@ -38,22 +39,25 @@ class Pair:
         row: Its key and the values of the new run.
         old_us: Median before, None where there was none.
         new_us: Median now, None where there is none.
+        tolerance: By which part of the old time the new one may be longer.
     """
 
     row: Result
     old_us: float | None
     new_us: float | None
+    tolerance: float
 
     @property
     def ratio(self) -> float | None:
         """New over old."""
         return self.new_us / self.old_us if self.new_us and self.old_us else None
 
-    def mark(self, tolerance: float) -> str:
+    @property
+    def mark(self) -> str:
         """Say whether it is slower than allowed, or was measured and is no more; empty if neither."""
         if self.old_us and not self.new_us:
             return "FAILED"
-        return "SLOWER" if self.ratio and self.ratio > 1 + tolerance else ""
+        return "SLOWER" if self.ratio and self.ratio > 1 + self.tolerance else ""
 
 
 @dataclass(frozen=True)
@@ -61,18 +65,25 @@ class Comparison:
     """Two runs side by side.
 
     Attributes:
+        old: The old run.
+        new: The new run.
+        tolerance: By which part of its time a row may be slower.
         pairs: Rows of both, in the order of the new run.
         only_old: Rows of the old run alone.
         only_new: Rows of the new run alone.
     """
 
+    old: Recorded
+    new: Recorded
+    tolerance: float
     pairs: Sequence[Pair]
     only_old: Sequence[Result]
     only_new: Sequence[Result]
 
-    def fails(self, tolerance: float) -> bool:
-        """Tell whether any row is slower than allowed or measured no more, or nothing was compared."""
-        return not self.pairs or any(pair.mark(tolerance) for pair in self.pairs)
+    @property
+    def fails(self) -> bool:
+        """Whether any row is slower than allowed or measured no more, or nothing was compared."""
+        return not self.pairs or any(pair.mark for pair in self.pairs)
 
 
 def load(path: Path) -> Recorded:
@@ -139,9 +150,10 @@ def _listed(values: Iterable[Any]) -> str:
     return " and ".join(sorted(str(value) for value in values)) or "none"
 
 
-def compare(old: Sequence[Result], new: Sequence[Result]) -> Comparison:
+def compare(old: Recorded, new: Recorded, tolerance: float) -> Comparison:
     """Pair the rows of two runs."""
-    before, now = ({tuple(one[name] for name in _KEY): one for one in run} for run in (old, new))
-    pairs = [Pair(now[key], before[key][_TIME], now[key][_TIME]) for key in now if key in before]
+    before, now = ({tuple(one[name] for name in _KEY): one for one in run.results} for run in (old, new))
+    pairs = [Pair(now[key], before[key][_TIME], now[key][_TIME], tolerance) for key in now if key in before]
     only_old = [one for key, one in before.items() if key not in now]
-    return Comparison(pairs, only_old, [one for key, one in now.items() if key not in before])
+    only_new = [one for key, one in now.items() if key not in before]
+    return Comparison(old, new, tolerance, pairs, only_old, only_new)

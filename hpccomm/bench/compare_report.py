@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from hpccomm.bench.compare import Comparison, Pair, Recorded
-from hpccomm.bench.results import WHAT, Result, described
-from hpccomm.bench.text import note
+from hpccomm.bench.files import Result
+from hpccomm.bench.tables import described
+from hpccomm.bench.text import note, strong
+from hpccomm.topology.grouping import count
 from hpccomm.units import format_bytes, format_us
 
 _SAME = ("launcher", "mpi", "torch", "python", "hpccomm", "topology", "placement", "threads", "oversubscribed")
@@ -15,26 +17,17 @@ _TIME, _RATIO = 8, 6
 _SIZES = 8  # more sizes than these are counted
 
 
-def lines(
-    found: Comparison, old: Recorded, new: Recorded, *, tolerance: float, strong: Callable[[str], str]
-) -> list[str]:
-    """Give the whole comparison.
-
-    Args:
-        found: Of the results of `old` and `new`.
-        old: The old run.
-        new: The new run.
-        tolerance: By which part of the old time a row may be slower.
-        strong: Marks text as bold where that shows.
-    """
+def lines(found: Comparison) -> list[str]:
+    """Give the whole comparison."""
+    old, new = found.old, found.new
     shown = ["", strong(f"{new.name} compared with {old.name} of {old.environment.get('date', 'unknown date')}")]
     shown += [line for text in differences(old, new) for line in note(text)]
     for title, pairs in groupby(found.pairs, key=lambda pair: _title(pair.row)):
-        shown += ["", title, *_table(list(pairs), tolerance, strong)]
+        shown += ["", title, *_table(list(pairs))]
     shown.append("")
     for name, rows in ((old.name, found.only_old), (new.name, found.only_new)):
         shown += [line for text in _alone(rows) for line in note(f"only in {name}: {text}", "")]
-    return [*shown, strong(verdict(found, tolerance))]
+    return [*shown, strong(verdict(found))]
 
 
 def differences(old: Recorded, new: Recorded) -> list[str]:
@@ -43,17 +36,17 @@ def differences(old: Recorded, new: Recorded) -> list[str]:
     return [f"differs: {name}: {before}, now {now}" for name, before, now in pairs if before != now]
 
 
-def verdict(found: Comparison, tolerance: float) -> str:
+def verdict(found: Comparison) -> str:
     """Say how many rows are slower than allowed, or failed."""
     if not found.pairs:
         return "no row has a partner in the other run"
-    marks = [pair.mark(tolerance) for pair in found.pairs]
-    text = f"{marks.count('SLOWER')} of {len(marks)} rows slower than {1 + tolerance:g} x old"
+    marks = [pair.mark for pair in found.pairs]
+    text = f"{marks.count('SLOWER')} of {len(marks)} rows slower than {1 + found.tolerance:g} x old"
     failed = marks.count("FAILED")
     return f"{text}, {failed} without a result now" if failed else text
 
 
-def _table(pairs: Sequence[Pair], tolerance: float, strong: Callable[[str], str]) -> Iterator[str]:
+def _table(pairs: Sequence[Pair]) -> Iterator[str]:
     sizes = [format_bytes(pair.row["size_bytes"]) for pair in pairs]
     width = max(map(len, ("size", *sizes)))
     names = max(map(len, ("backend", *(pair.row["backend"] for pair in pairs))))
@@ -63,8 +56,7 @@ def _table(pairs: Sequence[Pair], tolerance: float, strong: Callable[[str], str]
         old, new = (f"{_time(time):>{_TIME}}" for time in (pair.old_us, pair.new_us))
         ratio = f"{pair.ratio:.2f}" if pair.ratio else "-"
         line = f"{size:>{width}} {pair.row['backend']:<{names}} {old} {new} {ratio:>{_RATIO}}"
-        mark = pair.mark(tolerance)
-        yield strong(f"{line} {mark}") if mark else line
+        yield strong(f"{line} {pair.mark}") if pair.mark else line
 
 
 def _alone(rows: Sequence[Result]) -> Iterator[str]:
@@ -76,8 +68,7 @@ def _alone(rows: Sequence[Result]) -> Iterator[str]:
 
 
 def _title(row: Result) -> str:
-    ranks = row[WHAT[-1]]
-    return f"{described(row)}, {ranks} rank{'s' * (ranks != 1)}"
+    return f"{described(row)}, {count(row['ranks'], 'rank')}"
 
 
 def _time(time_us: float | None) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from typing import Any
 
 import torch
 
@@ -15,6 +16,7 @@ from hpccomm.bootstrap import mpi
 from hpccomm.exchange import Exchange, MpiExchange
 from hpccomm.launch import Launch
 from hpccomm.topology import Topology
+from hpccomm.topology.grouping import count
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,13 @@ class Environment:
         crowded = [host for host in self.hosts if host.is_oversubscribed]
         if not crowded:
             return None
-        listed = [f"{host.ranks} ranks on {_count(host.cores, 'core')} of {host.name}" for host in crowded[:3]]
+        listed = [f"{host.ranks} ranks on {count(host.cores, 'core')} of {host.name}" for host in crowded[:3]]
         more = [f"{len(crowded) - 3} hosts more"] if len(crowded) > 3 else []
         return f"OVERSUBSCRIBED: {', '.join(listed + more)}; times include waiting for a core"
+
+    def entries(self) -> dict[str, Any]:
+        """Give all of it as JSON takes it."""
+        return {**asdict(self), "oversubscribed": self.oversubscribed is not None}
 
 
 def describe(exchange: Exchange, topology: Topology, launch: Launch, *, command_line: str) -> Environment:
@@ -108,7 +114,7 @@ def hosts(topology: Topology, affinities: Sequence[frozenset[int]]) -> tuple[Hos
 def placement(topology: Topology, affinities: Sequence[frozenset[int]]) -> str:
     """Say how many cores a rank may use and whether it has them for itself."""
     counts = sorted({len(cores) for cores in affinities})
-    text = _count(counts[0], "core") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} cores"
+    text = count(counts[0], "core") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} cores"
     shares = [
         sum(map(len, _on_host(topology, affinities, number))) > host.cores
         for number, host in enumerate(hosts(topology, affinities))
@@ -118,7 +124,3 @@ def placement(topology: Topology, affinities: Sequence[frozenset[int]]) -> str:
 
 def _on_host(topology: Topology, affinities: Sequence[frozenset[int]], number: int) -> list[frozenset[int]]:
     return [cores for cores, host in zip(affinities, topology.hosts, strict=True) if host == number]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

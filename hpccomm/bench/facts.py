@@ -1,21 +1,30 @@
-"""What is known of a backend in a table before it runs: its algorithm, and what it moves between nodes."""
+"""What is known of a backend in a table before it runs: its algorithm, and the bytes that leave a node.
+
+The exchange across k nodes is taken for one that moves no more than it must: a node sends the collective's busbw
+factor with k for n, times the size. An inner backend such as `direct` in one shot moves more. Where ranks send to the
+next one, a node sends the size once for each of its ranks whose next one is on another node.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import torch
 
+from hpccomm.algorithms import ALGORITHMS, serving
 from hpccomm.backends.support import plan
-from hpccomm.bench import served
-from hpccomm.bench.candidates import Column
+from hpccomm.bench.candidates import Candidate
 from hpccomm.bench.case import OPERATORS
-from hpccomm.bench.plan import Table
+from hpccomm.bench.collectives import Collective
 from hpccomm.bench.rows import Cell
-from hpccomm.bench.wire import wire_factor
+from hpccomm.bench.tables import Table
 from hpccomm.errors import UnsupportedError
-from hpccomm.expression import parse
+from hpccomm.expression import Expression, parse
 from hpccomm.topology import Topology
+
+_WRAPPERS = frozenset({"checked", "faulty"})
+"""Combinators that hand every operation on to their first argument."""
 
 
 @dataclass(frozen=True)
@@ -38,27 +47,75 @@ class Facts:
         return replace(cell, algorithm=self.algorithm, wire_bytes=wire_bytes)
 
 
-def facts(table: Table, column: Column, topology: Topology) -> Facts:
-    """Find what is known of a column."""
-    name = table.collective.name
-    if column.group is None:
-        return Facts(None, f"not rebuilt: {column.dropped}", None)
-    expression = parse(column.expression)
+def facts(table: Table, candidate: Candidate, topology: Topology) -> Facts:
+    """Find what is known of a candidate."""
+    if candidate.group is None:
+        return Facts(None, f"not rebuilt: {candidate.dropped}", None)
+    expression = parse(candidate.expression)
     wire = wire_factor(table.collective, expression, topology)
     return Facts(
-        served.algorithm(expression, name),
-        served.stand_in(expression, name),
-        None if wire is None else wire * _widening(table, column),
+        algorithm(expression, table.collective),
+        stand_in(expression, table.collective),
+        None if wire is None else wire * _widening(table, candidate),
     )
 
 
-def _widening(table: Table, column: Column) -> float:
-    """Give how many times as wide elements are while the column's backend reduces them."""
+def algorithm(expression: Expression, collective: Collective) -> str | None:
+    """Give the name of the algorithm that runs; None where a library chooses or several run."""
+    name = _named(expression)
+    return None if name is None or collective.carried else serving(name, collective.name).name
+
+
+def stand_in(expression: Expression, collective: Collective) -> str | None:
+    """Say what runs instead of the algorithm that the expression names, if so."""
+    name, runs, inside = _named(expression), algorithm(expression, collective), _unwrapped(expression)
+    if name is None or name == runs:
+        return None
+    if runs is None:
+        return f"its {collective.name} is that of {inside.arguments[0]}"
+    return f"{inside.name} has no {collective.name}: {runs} is measured"
+
+
+def wire_factor(collective: Collective, expression: Expression, topology: Topology) -> float | None:
+    """Give the bytes that leave a node over the bytes of the operation, if elements travel as they are.
+
+    Returns:
+        That of the node that sends most; None for backends that are no hierarchy, for a single node, and without data.
+    """
+    expression = _unwrapped(expression)
+    if expression.name != "hierarchical" or collective.factor is None:
+        return None
+    nodes = topology.by(expression.keywords.get("by", "node")).nodes  # type: ignore[arg-type]
+    if len(set(nodes)) == 1:
+        return None
+    if collective.to_next:
+        left = Counter(node for node, after in zip(nodes, (*nodes[1:], nodes[0]), strict=True) if node != after)
+        return max(left.values())
+    return collective.factor(len(set(nodes)))
+
+
+def _unwrapped(expression: Expression) -> Expression:
+    while expression.name in _WRAPPERS and expression.arguments:
+        expression = expression.arguments[0]
+    return expression
+
+
+def _named(expression: Expression) -> str | None:
+    """Give the algorithm that the expression names, if it does."""
+    expression = _unwrapped(expression)
+    if expression.name not in ALGORITHMS:
+        return None
+    in_two_shots = expression.name == "direct" and expression.keywords.get("shots") == 2
+    return "pairwise" if in_two_shots else expression.name
+
+
+def _widening(table: Table, candidate: Candidate) -> float:
+    """Give how many times as wide elements are while the candidate's backend reduces them."""
     if table.op is None:
         return 1.0
     dtype: torch.dtype = getattr(torch, table.dtype)
-    support = column.group._runner.backend.support
+    support = candidate.group._runner.backend.support
     try:
-        return plan(support, OPERATORS[table.op], dtype, name=column.expression).carry.itemsize / dtype.itemsize
+        return plan(support, OPERATORS[table.op], dtype, name=candidate.expression).carry.itemsize / dtype.itemsize
     except UnsupportedError:  # which the first call will tell
         return 1.0

@@ -16,7 +16,7 @@ from threading import Thread
 from hpccomm.bench.screen import Screen
 
 _WRITE_S = 0.2  # for a row that is being written; less than launchers wait between TERM and KILL
-_QUIET_S = 2.0  # by which others outlive the rank that speaks, as the first to end takes the rest along
+QUIET_S = 2.0  # by which others outlive the rank that speaks, as the first to end takes the rest along
 
 
 def watch(screen: Screen) -> None:
@@ -30,7 +30,7 @@ def _wait(screen: Screen, signals: Iterable[signal.Signals]) -> None:
     number = signal.sigwait(signals)
     is_free = screen.lock.acquire(timeout=_WRITE_S)
     if screen.ended or not screen.speaks:
-        time.sleep(_QUIET_S)
+        time.sleep(QUIET_S)
     elif is_free:  # otherwise nobody reads what this process writes
         screen.say([last_words(signal.Signals(number).name, screen.rows)])
     os._exit(128 + number)

@@ -25,14 +25,12 @@ class Layout:
         backends: Expressions, in the order of the columns.
         sizes: All sizes that may come, in bytes.
         factor: Busbw factor, None where there is no bus bandwidth.
-        bold: Whether the terminal shows bold text.
         wide: Whether skew and the rate between nodes are shown.
     """
 
     backends: tuple[str, ...]
     sizes: tuple[int, ...] = ()
     factor: float | None = None
-    bold: bool = False
     wide: bool = False
 
     @property
@@ -66,10 +64,6 @@ class Layout:
         """Name a backend in running text, with its letter if it has one."""
         return f"{self.headings[backend]} {backend}" if self.has_letters else backend
 
-    def strong(self, text: str) -> str:
-        """Mark text as bold, where that shows."""
-        return strong(text, self.bold)
-
     def figures(self, cell: Cell, row: Row) -> str:
         """Give a backend's columns of a row."""
         if cell.times is None:
@@ -78,7 +72,7 @@ class Layout:
         median = cell.times.median_us
         time = f"{format_us(median):>{_TIME}}"
         is_best = row.best == cell.backend
-        text = f"{self.strong(time) if is_best else time}{'*' if is_best else ' '}"
+        text = f"{strong(time) if is_best else time}{'*' if is_best else ' '}"
         text += f" {format_rate(busbw_gbps(row.size_bytes, median, self.factor)):>{_RATE}}"
         if not self.wide:
             return text

@@ -10,20 +10,18 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import torch.distributed as dist
 
-from hpccomm.bench.candidates import Column
+from hpccomm.bench.candidates import Candidate
 from hpccomm.bench.case import Case
-from hpccomm.bench.rows import Cell
-from hpccomm.bench.verdict import Attempt, Verdict, judge, left_early
+from hpccomm.bench.rows import Cell, State
+from hpccomm.bench.verdict import Attempt, judge, left_early
 from hpccomm.errors import BackendError, HpccommError
 from hpccomm.exchange import Exchange, MpiExchange
 
 Barrier = Callable[[], object]
 
-_WRONG = "wrong elements over all ranks {} the timed calls"
 _EARLY = "calls that a rank left before another one of its host had come"
 
 
@@ -70,7 +68,7 @@ class Meter:
     def measure(
         self,
         case: Case,
-        columns: Sequence[Column],
+        candidates: Sequence[Candidate],
         choose: Callable[[float], int],
         *,
         show: Callable[[str], None],
@@ -79,36 +77,35 @@ class Meter:
 
         Args:
             case: The case.
-            columns: The backends.
+            candidates: The backends.
             choose: Gives the number of repetitions when one of all backends takes so many seconds; rank 0's holds.
             show: Told what goes on.
 
         Returns:
             What became of each backend, by its expression.
         """
-        before = {}
-        for column in columns:
-            show(f"warm-up of {column.expression}")
-            before[column.expression] = self._warm_up(case, column)
-        timed = [column for column in columns if before[column.expression].is_right]
-        round_s = sum(before[column.expression].times_us[-1] for column in timed) / 1e6
-        repetitions = self._exchange.all_gather(choose(round_s))[0]
-        after = self._repeat(case, timed, repetitions, show)
-        late_fault = _WRONG.format("after") if case.table.collective.has_data else _EARLY
-        return {
-            name: verdict.cell(name, check=self._check, fault=fault)
-            for verdicts, fault in ((before, _WRONG.format("before")), (after, late_fault))
-            for name, verdict in verdicts.items()
-        }
+        cells, round_us = {}, 0.0
+        for candidate in candidates:
+            show(f"warm-up of {candidate.expression}")
+            attempts = self._warm_up(case, candidate)
+            cells[candidate.expression] = self._judge(case, candidate.expression, attempts, when="before")
+            if cells[candidate.expression].state is State.MEASURED:
+                round_us += max(attempt.times_us[-1] for attempt in attempts)
+        timed = [candidate for candidate in candidates if cells[candidate.expression].state is State.MEASURED]
+        repetitions = self._exchange.all_gather(choose(round_us / 1e6))[0]
+        for name, attempts in self._repeat(case, timed, repetitions, show).items():
+            cells[name] = self._judge(case, name, attempts, when="after")
+        return cells
 
-    def _warm_up(self, case: Case, column: Column) -> Verdict:
+    def _warm_up(self, case: Case, candidate: Candidate) -> list[Attempt]:
+        """Run a backend a few times, check the first results, and give all ranks' attempts."""
         checks = [data for data in (case.integers, case.random) if data and self._check]
         attempt = Attempt()
 
         def once(number: int) -> None:
             start = time.perf_counter()
             case.fill(checks[number] if number < len(checks) else case.integers)
-            case.run(column.group)
+            case.run(candidate.group)
             attempt.times_us.append((time.perf_counter() - start) * 1e6)
             if number < len(checks):
                 attempt.wrong += case.count_wrong(checks[number])
@@ -116,30 +113,30 @@ class Meter:
         for number in range(max(self._warmup_iters, len(checks))):
             if attempt.error is None:
                 attempt.error = _error_of(once, number)
-        return judge(self._exchange.all_gather(attempt))
+        return self._exchange.all_gather(attempt)
 
     def _repeat(
-        self, case: Case, columns: Sequence[Column], repetitions: int, show: Callable[[str], None]
-    ) -> dict[str, Verdict]:
+        self, case: Case, candidates: Sequence[Candidate], repetitions: int, show: Callable[[str], None]
+    ) -> dict[str, list[Attempt]]:
         """Time the backends in turn: A B C A B C; after its last call the result is checked once more."""
-        attempts = {column.expression: Attempt() for column in columns}
+        attempts = {candidate.expression: Attempt() for candidate in candidates}
         for repetition in range(repetitions):
             show(f"repetition {repetition + 1} of {repetitions}")
-            for column in columns:
-                self._time(case, column, attempts[column.expression], check=repetition == repetitions - 1)
+            for candidate in candidates:
+                self._time(case, candidate, attempts[candidate.expression], check=repetition == repetitions - 1)
         gathered = self._exchange.all_gather(attempts)
-        return {name: self._judge(case, [of_rank[name] for of_rank in gathered]) for name in attempts}
+        return {name: [of_rank[name] for of_rank in gathered] for name in attempts}
 
-    def _judge(self, case: Case, attempts: Sequence[Attempt]) -> Verdict:
-        verdict = judge(attempts)
-        if case.table.collective.has_data or not self._check:
-            return verdict
-        return replace(verdict, wrong=left_early(attempts, self._hosts))
+    def _judge(self, case: Case, backend: str, attempts: Sequence[Attempt], *, when: str) -> Cell:
+        fault, wrong = f"wrong elements over all ranks {when} the timed calls", sum(one.wrong for one in attempts)
+        if not case.table.collective.has_data:
+            fault, wrong = _EARLY, left_early(attempts, self._hosts)
+        return judge(backend, attempts, wrong=wrong if self._check else None, fault=fault)
 
-    def _time(self, case: Case, column: Column, attempt: Attempt, *, check: bool) -> None:
+    def _time(self, case: Case, candidate: Candidate, attempt: Attempt, *, check: bool) -> None:
         def once() -> None:
             start = time.perf_counter()
-            case.run(column.group)
+            case.run(candidate.group)
             attempt.times_us.append((time.perf_counter() - start) * 1e6)
             attempt.starts_s.append(start)
 

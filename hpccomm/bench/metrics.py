@@ -63,11 +63,6 @@ def summarize(times_us: Sequence[float], skews_us: Sequence[float]) -> Times:
     return Times(len(ordered), median, ordered[0], p95, p99, ordered[-1], skew)
 
 
-def algbw_gbps(size_bytes: int, time_us: float) -> float:
-    """Give bytes over time in GB/s."""
-    return rate_gbps(size_bytes, time_us)
-
-
 def busbw_gbps(size_bytes: int, time_us: float, factor: float | None) -> float | None:
     """Give the bus bandwidth in GB/s; None where there is no factor, that is with one rank or without data."""
     return None if factor is None else factor * rate_gbps(size_bytes, time_us)

@@ -40,7 +40,7 @@ class Options:
         timeout_s: Deadline of one operation in seconds.
         json: File for the results, or None.
         csv: File for the results, or None.
-        compare: None, one file to compare the run with, or two files to compare without a run.
+        compare: No file, one file to compare the run with, or two files to compare without a run.
         tolerance: By which part of its time a row may be slower than the one that it is compared with.
         wide: Whether the table shows all columns.
         progress: ``auto``, ``on`` or ``off``.

@@ -8,27 +8,30 @@ from itertools import groupby
 from hpccomm.bench import definitions
 from hpccomm.bench.environment import Environment
 from hpccomm.bench.layout import REPS, Layout
-from hpccomm.bench.plan import Table
 from hpccomm.bench.rows import Row, State
+from hpccomm.bench.tables import Table
 from hpccomm.bench.text import field, note, strong
+from hpccomm.topology.grouping import count
 from hpccomm.units import format_bytes
 
 _RANGES = 4  # more changes of the fastest backend than this are counted instead of listed
 
 
-def header(environment: Environment, *, bold: bool, wide: bool) -> list[str]:
+def header(environment: Environment, *, wide: bool) -> list[str]:
     """Give the block above all tables: what runs where, and what a time is."""
-    threads = f"{environment.threads} thread{'s' * (environment.threads > 1)} a rank"
     mpi = "no MPI" if environment.mpi == "none" else environment.mpi
-    lines = [strong(f"hpccomm {environment.hpccomm}", bold)]
+    lines = [strong(f"hpccomm {environment.hpccomm}")]
     lines += field("command", environment.command_line)
     lines += field("ranks", f"{environment.topology}; {environment.placement}")
     lines += field("launcher", f"{environment.launcher}; {mpi}")
-    lines += field("software", f"torch {environment.torch} with {threads}, Python {environment.python}")
+    lines += field(
+        "software",
+        f"torch {environment.torch} with {count(environment.threads, 'thread')} a rank, Python {environment.python}",
+    )
     lines += field("time_us", definitions.TIME)
     lines += field("skew_us", definitions.SKEW) if wide else []
     if environment.oversubscribed:
-        lines.append(strong(environment.oversubscribed, bold))
+        lines.append(strong(environment.oversubscribed))
     return lines
 
 
@@ -44,9 +47,9 @@ def legend(layout: Layout) -> list[str]:
     return ["", *(f"{heading}  {backend}" for backend, heading in layout.headings.items())]
 
 
-def head(table: Table, ranks: int, layout: Layout, notes: Sequence[str] = ()) -> list[str]:
+def head(table: Table, layout: Layout, notes: Sequence[str] = ()) -> list[str]:
     """Give title, formulas, notes, and the lines above the first row."""
-    lines = ["", layout.strong(table.title), *field("busbw", definitions.busbw(table.collective, ranks))]
+    lines = ["", strong(table.title), *field("busbw", definitions.busbw(table.collective, table.ranks))]
     lines += field("wire", definitions.wire(table.collective)) if layout.wide else []
     lines += [line for text in notes for line in note(text)]
     left = layout.size_width + 1 + REPS
@@ -74,7 +77,7 @@ def footer(rows: Sequence[Row], layout: Layout, *, left_out: str | None) -> list
     lines = [line for text in fastest(rows, layout) for line in note(text, "")]
     if left_out:
         lines += note(f"left out: {left_out}", "")
-    lines += [line for text in _failures(rows, layout) for line in note(layout.strong(text), "")]
+    lines += [strong(line) for text in _failures(rows, layout) for line in note(text, "")]
     return ["", *lines] if lines else []
 
 

@@ -7,21 +7,19 @@ from dataclasses import dataclass
 
 import torch
 
+from hpccomm import World
 from hpccomm.bench import report
 from hpccomm.bench.budget import Budget
-from hpccomm.bench.candidates import Column
+from hpccomm.bench.candidates import Candidate
 from hpccomm.bench.case import Case
 from hpccomm.bench.facts import facts
+from hpccomm.bench.files import Record, results
 from hpccomm.bench.layout import Layout
 from hpccomm.bench.measure import Meter
 from hpccomm.bench.options import Options
-from hpccomm.bench.plan import Table, sizes
-from hpccomm.bench.record import Record
-from hpccomm.bench.results import results
 from hpccomm.bench.rows import Cell, Row, State
 from hpccomm.bench.screen import Screen
-from hpccomm.exchange import Exchange
-from hpccomm.topology import Topology
+from hpccomm.bench.tables import Table, sizes
 from hpccomm.units import format_bytes, format_seconds
 
 
@@ -30,8 +28,7 @@ class Run:
     """What all tables of a run share: the user's wishes, the ranks, and where results go."""
 
     options: Options
-    topology: Topology
-    exchange: Exchange
+    world: World
     meter: Meter
     screen: Screen
     record: Record
@@ -43,21 +40,19 @@ class Series:
     Args:
         run: What all tables share.
         table: The table.
-        columns: The backends; one that fails is marked as dropped.
+        candidates: The backends; one that fails is marked as dropped.
         budget: The time for this table.
     """
 
-    def __init__(self, run: Run, table: Table, columns: Sequence[Column], budget: Budget) -> None:
-        self._run, self._table, self._columns, self._budget = run, table, columns, budget
-        self._ranks = run.topology.world_size
+    def __init__(self, run: Run, table: Table, candidates: Sequence[Candidate], budget: Budget) -> None:
+        self._run, self._table, self._candidates, self._budget = run, table, candidates, budget
         self._itemsize: int = getattr(torch, table.dtype).itemsize
-        self._sizes = sizes(table.collective, run.options, itemsize=self._itemsize, ranks=self._ranks)
-        self._facts = {column.expression: facts(table, column, run.topology) for column in columns}
+        self._sizes = sizes(table, run.options, itemsize=self._itemsize)
+        self._facts = {candidate.expression: facts(table, candidate, run.world.topology) for candidate in candidates}
         self._layout = Layout(
             tuple(self._facts),
             tuple(self._sizes),
-            factor=table.collective.bus_factor(self._ranks),
-            bold=run.screen.bold,
+            factor=table.factor,
             wide=run.options.wide,
         )
         self._rows: list[Row] = []
@@ -66,9 +61,9 @@ class Series:
         """Show the table as it is measured, and give its rows; collective."""
         layout, screen, left_out = self._layout, self._run.screen, None
         remarks = [f"{layout.name(name)}: {one.remark}" for name, one in self._facts.items() if one.remark]
-        screen.say(report.head(self._table, self._ranks, layout, remarks))
+        screen.say(report.head(self._table, layout, remarks))
         for place, size in enumerate(self._sizes):
-            left_out = self._run.exchange.all_gather(self._why_stop(place))[0]
+            left_out = self._run.world.exchange.all_gather(self._why_stop(place))[0]
             if left_out:
                 break
             self._budget.start(len(self._sizes) - place)
@@ -80,28 +75,27 @@ class Series:
 
     def _measure_size(self, size: int) -> Row:
         text, screen = format_bytes(size), self._run.screen
-        case = Case(self._table, rank=self._run.topology.rank, ranks=self._ranks, count=size // self._itemsize)
-        left = [column for column in self._columns if column.dropped is None]
+        case = Case(self._table, rank=self._run.world.topology.rank, count=size // self._itemsize)
+        left = [candidate for candidate in self._candidates if candidate.dropped is None]
 
         def show(what: str) -> None:
             screen.progress.step(f"{self._table.collective.name} of {text}: {what}")
 
         cells = self._run.meter.measure(case, left, self._budget.choose, show=show)
         cells |= {
-            column.expression: Cell(column.expression, State.DROPPED, error=column.dropped)
-            for column in self._columns
-            if column.dropped is not None
+            candidate.expression: Cell(candidate.expression, State.DROPPED, error=candidate.dropped)
+            for candidate in self._candidates
+            if candidate.dropped is not None
         }
-        for column in left:
-            if cells[column.expression].state is State.FAILED:
-                column.dropped = f"failed at {text}: {cells[column.expression].error}"
+        for candidate in left:
+            if cells[candidate.expression].state is State.FAILED:
+                candidate.dropped = f"failed at {text}: {cells[candidate.expression].error}"
         return Row(size, tuple(known.noted(cells[name], size) for name, known in self._facts.items()))
 
     def _publish(self, row: Row) -> None:
         screen = self._run.screen
         with screen.lock:
-            what = self._table.what(self._ranks)
-            self._run.record.add(results(row, what, self._layout.factor))
+            self._run.record.add(results(row, self._table))
             screen.say(report.row_lines(row, self._layout, before=self._rows))
             screen.rows += 1
         self._rows.append(row)
@@ -110,7 +104,7 @@ class Series:
         """Say why no further size is measured, if so."""
         size, last = self._sizes[place], self._sizes[-1]
         rest = format_bytes(size) + (f" to {format_bytes(last)}" if last > size else "")
-        if all(column.dropped is not None for column in self._columns):
+        if all(candidate.dropped is not None for candidate in self._candidates):
             return f"{rest}, as no backend is left"
         if self._budget.allows(size):
             return None

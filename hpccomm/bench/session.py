@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import hpccomm
-from hpccomm.bench import candidates, compare, compare_report, definitions, report
+from hpccomm.bench import candidates, report
 from hpccomm.bench.budget import Budget
+from hpccomm.bench.candidates import Candidate
+from hpccomm.bench.compare import Recorded, compare, load, refuse_strangers
+from hpccomm.bench.compare_report import lines
+from hpccomm.bench.definitions import definitions
 from hpccomm.bench.environment import describe
+from hpccomm.bench.files import Record
 from hpccomm.bench.layout import Layout
 from hpccomm.bench.measure import Meter, make_barrier
 from hpccomm.bench.options import Options
-from hpccomm.bench.plan import tables
-from hpccomm.bench.record import Record, entries
 from hpccomm.bench.rows import Row, State
 from hpccomm.bench.screen import Screen
 from hpccomm.bench.series import Run, Series
+from hpccomm.bench.tables import Table, tables
 from hpccomm.bench.text import note
 from hpccomm.errors import OptionError
-from hpccomm.exchange import MpiExchange, agree
+from hpccomm.exchange import agree
 from hpccomm.launch import ALONE, Launch
 
 _START_S = 120.0
@@ -42,102 +47,84 @@ def run(options: Options, launch: Launch, screen: Screen, *, command_line: str) 
     backend = "auto" if launch.launcher is ALONE else "mpi4py" if launch.uses_mpi else "gloo"
     with hpccomm.init(backend, timeout_s=max(_START_S, 2 * options.timeout_s)) as world:
         screen.speaks = world.topology.rank == 0
-        session = _Session(world, options, screen)
-        try:
-            session.prepare(launch, command_line)
-        except OptionError as error:
-            screen.say([f"python -m hpccomm.bench: {error}"], file=sys.stderr)
-            status = 2
-        else:
-            status = session.measure()
+        status = _run_in(world, options, launch, screen, command_line=command_line)
         screen.ended = True
         return status
 
 
-class _Session:
-    """What the steps between the start of the world and its end share."""
+def _run_in(world: hpccomm.World, options: Options, launch: Launch, screen: Screen, *, command_line: str) -> int:
+    screen.progress.show("making groups")
+    found = candidates.make(options, world.exchange, world.topology)
+    built = [candidate for candidate in found if candidate.dropped is None]
+    not_built = {candidate.expression: candidate.dropped for candidate in found if candidate.dropped is not None}
+    ranks = world.topology.world_size
+    asked = tables(options, ranks)
+    possible = [table for table in asked if table.collective.fewest_ranks <= ranks]
 
-    def __init__(self, world: hpccomm.World, options: Options, screen: Screen) -> None:
-        self._world, self._options, self._screen = world, options, screen
-        self._exchange = world.exchange
-        self._ranks = world.topology.world_size
-        asked = tables(options)
-        self._tables = [table for table in asked if table.collective.fewest_ranks <= self._ranks]
-        self._impossible = [table for table in asked if table not in self._tables]
-        self._old: compare.Recorded | None = None
+    environment = describe(world.exchange, world.topology, launch, command_line=command_line)
+    meanings = definitions([table.collective for table in possible], ranks)
+    entries = {**environment.entries(), "definitions": meanings, "not_built": not_built}
+    try:
+        old, record = _open_files(world, options, possible, entries)
+    except OptionError as error:
+        screen.say([f"python -m hpccomm.bench: {error}"], file=sys.stderr)
+        return 2
 
-    def prepare(self, launch: Launch, command_line: str) -> None:
-        """Make the groups, begin the files, and print what stands above the tables; collective.
+    screen.say(report.header(environment, wide=options.wide))
+    screen.say(report.not_built(not_built))
+    for table in asked:
+        if table not in possible:
+            screen.say(note(f"left out: {table.title}, which needs {table.collective.fewest_ranks} ranks"))
+    screen.say(report.legend(Layout(tuple(candidate.expression for candidate in built), wide=options.wide)))
+    rows = _measure(Run(options, world, _meter(world, options), screen, record), possible, built)
+    record.finish()
+    screen.say(report.closing(checked=options.check) if rows else [])
+    is_worse = world.exchange.all_gather(old is not None and _is_worse(old, record, options, screen))[0]
+    is_broken = not rows or any(row.has(State.WRONG) or row.has(State.FAILED) for row in rows)
+    is_missed = any(candidate.required and candidate.expression in not_built for candidate in found)
+    return int(is_worse or is_broken or is_missed)
 
-        Raises:
-            OptionError: A file cannot be written, or not be read and compared with.
-        """
-        self._screen.progress.show("making groups")
-        self._make_groups()
-        topology = self._world.topology
-        environment = describe(self._exchange, topology, launch, command_line=command_line)
-        meanings = definitions.definitions([table.collective for table in self._tables], self._ranks)
-        self._environment = {**entries(environment, meanings), "not_built": self._missing}
-        self._open_files(self._environment)
-        self._screen.say(report.header(environment, bold=self._screen.bold, wide=self._options.wide))
-        self._screen.say(report.not_built(self._missing))
-        for table in self._impossible:
-            self._screen.say(note(f"left out: {table.title}, which needs {table.collective.fewest_ranks} ranks"))
-        backends = tuple(column.expression for column in self._columns)
-        self._screen.say(report.legend(Layout(backends, wide=self._options.wide)))
 
-    def _make_groups(self) -> None:
-        options, has_mpi = self._options, isinstance(self._exchange, MpiExchange)
-        columns = candidates.read(self._exchange, options.backends)
-        more = candidates.over_leaves(options.algorithms, has_mpi=has_mpi)
-        if not (options.backends or options.algorithms):
-            more = candidates.defaults(self._world.topology, has_mpi=has_mpi)
-        columns = candidates.different([*columns, *map(candidates.Column, more)])
-        candidates.build(columns, timeout_s=options.timeout_s)
-        self._columns = [column for column in columns if column.dropped is None]
-        self._missing = {column.expression: column.dropped for column in columns if column.dropped is not None}
-        self._failed = not self._columns or any(column.required for column in columns if column.dropped is not None)
+def _open_files(
+    world: hpccomm.World, options: Options, possible: Sequence[Table], entries: Mapping[str, Any]
+) -> tuple[Recorded | None, Record]:
+    """Read the old run and begin the files of this one, on rank 0; collective.
 
-    def _open_files(self, environment: Mapping[str, object]) -> None:
-        options, error = self._options, None
-        writes = self._screen.speaks
+    Raises:
+        OptionError: On all ranks: a file cannot be written, or not be read and compared with.
+    """
+    old, record, error = None, Record(entries), None
+    if world.exchange.rank == 0:
         try:
-            if options.compare and writes:
-                self._old = compare.load(options.compare[0])
-                compare.refuse_strangers(self._old, _THIS_RUN, [table.what(self._ranks) for table in self._tables])
-            self._record = Record(
-                environment, json_path=options.json if writes else None, csv_path=options.csv if writes else None
-            )
+            if options.compare:
+                old = load(options.compare[0])
+                refuse_strangers(old, _THIS_RUN, [table.what for table in possible])
+            record = Record(entries, json_path=options.json, csv_path=options.csv)
         except OptionError as caught:
             error = caught
-        agree(self._exchange, error)
+    agree(world.exchange, error)
+    return old, record
 
-    def measure(self) -> int:
-        """Measure table after table, and give the exit status; collective."""
-        options, world = self._options, self._world
-        barrier = make_barrier(self._exchange, crowded=world.crowded)
-        hosts = world.topology.hosts
-        meter = Meter(self._exchange, barrier, hosts, check=options.check, warmup_iters=options.warmup_iters)
-        common = Run(options, world.topology, self._exchange, meter, self._screen, self._record)
-        rows: list[Row] = []
-        left_s = options.budget_s
-        for number, table in enumerate(self._tables if self._columns else ()):
-            candidates.revive(self._columns, timeout_s=options.timeout_s)
-            budget = Budget(max(0.0, left_s / (len(self._tables) - number)), options.iterations)
-            rows += Series(common, table, self._columns, budget).measure()
-            left_s -= budget.used_s
-        self._record.finish()
-        self._screen.say(report.closing(checked=options.check) if rows else [])
-        wrong = any(row.has(State.WRONG) or row.has(State.FAILED) for row in rows)
-        return int(self._compare() or wrong or self._failed or not rows)
 
-    def _compare(self) -> bool:
-        """Compare with the old run, if one was given, and tell whether this one is worse; collective."""
-        fails = False
-        if self._old is not None:
-            new = compare.Recorded(_THIS_RUN, self._environment, self._record.results)
-            found = compare.compare(self._old.results, new.results)
-            tolerance, strong = self._options.tolerance, self._screen.strong
-            self._screen.say(compare_report.lines(found, self._old, new, tolerance=tolerance, strong=strong))
-            fails = found.fails(tolerance)
-        return self._exchange.all_gather(fails)[0]
+def _meter(world: hpccomm.World, options: Options) -> Meter:
+    barrier = make_barrier(world.exchange, crowded=world.crowded)
+    hosts = world.topology.hosts
+    return Meter(world.exchange, barrier, hosts, check=options.check, warmup_iters=options.warmup_iters)
+
+
+def _measure(run: Run, possible: Sequence[Table], built: Sequence[Candidate]) -> list[Row]:
+    """Measure table after table; collective. What one leaves of its share of the budget is the next ones'."""
+    rows: list[Row] = []
+    left_s = run.options.budget_s
+    for number, table in enumerate(possible if built else ()):
+        candidates.revive(built, timeout_s=run.options.timeout_s)
+        budget = Budget(max(0.0, left_s / (len(possible) - number)), run.options.iterations)
+        rows += Series(run, table, built, budget).measure()
+        left_s -= budget.used_s
+    return rows
+
+
+def _is_worse(old: Recorded, record: Record, options: Options, screen: Screen) -> bool:
+    found = compare(old, Recorded(_THIS_RUN, record.environment, record.results), options.tolerance)
+    screen.say(lines(found))
+    return found.fails

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 
 WIDTH = 100
+_BOLD, _END = "\x1b[1m", "\x1b[0m"
 
 
 def field(name: str, text: str) -> list[str]:
@@ -17,6 +18,11 @@ def note(text: str, indent: str = "  ") -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ", break_on_hyphens=False)
 
 
-def strong(text: str, bold: bool) -> str:
-    """Mark text as bold for a terminal that shows it."""
-    return f"\x1b[1m{text}\x1b[0m" if bold else text
+def strong(text: str) -> str:
+    """Mark text as bold; `plain` takes the mark away where a terminal does not show it."""
+    return f"{_BOLD}{text}{_END}"
+
+
+def plain(text: str) -> str:
+    """Take marks of bold text away."""
+    return text.replace(_BOLD, "").replace(_END, "")

@@ -1,8 +1,8 @@
-"""From what every rank saw of a backend to one verdict that all ranks share. Pure."""
+"""From what every rank saw of a backend to one cell that all ranks share. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hpccomm.bench.metrics import slowest, spreads, summarize
@@ -27,56 +27,29 @@ class Attempt:
     error: HpccommError | None = None
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What all ranks saw of one backend.
+def judge(backend: str, attempts: Sequence[Attempt], *, wrong: int | None, fault: str) -> Cell:
+    """Make one cell of all ranks' attempts, in rank order.
 
-    Attributes:
-        times_us: Of each call, the maximum over ranks; empty after an error.
-        skews_us: Of each call, the maximum minus the minimum over ranks; empty after an error.
-        wrong: Elements that were wrong, over all ranks, or calls that did not wait.
-        error: The cause on one line, or None.
+    Args:
+        backend: Its expression.
+        attempts: At least one call each, or an error.
+        wrong: What was wrong over all ranks; None where nothing was checked.
+        fault: What `wrong` counts, in words.
     """
-
-    times_us: list[float]
-    skews_us: list[float]
-    wrong: int
-    error: str | None = None
-
-    @property
-    def is_right(self) -> bool:
-        """Whether nothing failed or was wrong."""
-        return self.error is None and self.wrong == 0
-
-    def cell(self, backend: str, *, check: bool, fault: str) -> Cell:
-        """Give the backend's cell.
-
-        Args:
-            backend: Its expression.
-            check: Whether results were compared.
-            fault: What `wrong` counts, in words.
-        """
-        if self.error is not None:
-            return Cell(backend, State.FAILED, error=self.error)
-        if self.wrong:
-            return Cell(backend, State.WRONG, wrong=self.wrong, error=f"{fault}: {self.wrong}")
-        return Cell(backend, State.MEASURED, summarize(self.times_us, self.skews_us), 0 if check else None)
+    errors = {rank: attempt.error for rank, attempt in enumerate(attempts) if attempt.error is not None}
+    if errors:
+        return Cell(backend, State.FAILED, error=_cause(errors, len(attempts)))
+    if wrong:
+        return Cell(backend, State.WRONG, wrong=wrong, error=f"{fault}: {wrong}")
+    times_us = [attempt.times_us for attempt in attempts]
+    return Cell(backend, State.MEASURED, summarize(slowest(times_us), spreads(times_us)), wrong)
 
 
-def judge(attempts: Sequence[Attempt]) -> Verdict:
-    """Make one verdict of all ranks' attempts, in rank order.
-
-    An error other than a passed deadline is taken for the cause: the others may only have waited.
-    """
-    wrong = sum(attempt.wrong for attempt in attempts)
-    errors = [(rank, attempt.error) for rank, attempt in enumerate(attempts) if attempt.error is not None]
-    if not errors:
-        times = [attempt.times_us for attempt in attempts]
-        return Verdict(slowest(times), spreads(times), wrong)
-    rank, error = min(errors, key=lambda found: (isinstance(found[1], DeadlineError), found[0]))
-    alike = len({str(other) for _, other in errors}) == 1 and len(errors) == len(attempts)
-    text = error.summary if alike else f"rank {rank}: {error.summary}"
-    return Verdict([], [], wrong, text)
+def _cause(errors: Mapping[int, HpccommError], ranks: int) -> str:
+    """Say what failed; an error other than a passed deadline is the cause, as the others may only have waited."""
+    rank = min(errors, key=lambda rank: (isinstance(errors[rank], DeadlineError), rank))
+    alike = len(errors) == ranks and len({str(error) for error in errors.values()}) == 1
+    return errors[rank].summary if alike else f"rank {rank}: {errors[rank].summary}"
 
 
 def left_early(attempts: Sequence[Attempt], hosts: Sequence[int]) -> int:

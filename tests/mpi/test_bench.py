@@ -12,14 +12,13 @@ import hpccomm
 from hpccomm.backends.base import Operation
 from hpccomm.backends.mpi import MpiBackend
 from hpccomm.backends.registry import register
-from hpccomm.bench import candidates
-from hpccomm.bench.candidates import Column
+from hpccomm.bench.candidates import Candidate, build, read, revive
 from hpccomm.bench.case import Case
 from hpccomm.bench.collectives import COLLECTIVES
 from hpccomm.bench.facts import facts
 from hpccomm.bench.measure import Meter, make_barrier
-from hpccomm.bench.plan import Table
 from hpccomm.bench.rows import Cell, State
+from hpccomm.bench.tables import Table
 
 REPETITIONS = 3
 
@@ -30,25 +29,25 @@ def made() -> Iterator[hpccomm.World]:
         yield made
 
 
-def columns_of(made: hpccomm.World, *texts: str, timeout_s: float = 30) -> list[Column]:
-    columns = candidates.read(made.exchange, texts)
-    candidates.build(columns, timeout_s=timeout_s)
-    return columns
+def candidates_of(made: hpccomm.World, *texts: str, timeout_s: float = 30) -> list[Candidate]:
+    found = read(made.exchange, texts)
+    build(found, timeout_s=timeout_s)
+    return found
 
 
 @pytest.fixture(scope="module")
-def columns(made: hpccomm.World) -> Sequence[Column]:
-    return columns_of(made, "mpi4py", "gloo", "hierarchical(mpi4py, gloo, by=2)")
+def candidates(made: hpccomm.World) -> Sequence[Candidate]:
+    return candidates_of(made, "mpi4py", "gloo", "hierarchical(mpi4py, gloo, by=2)")
 
 
 def table_of(collective: str, op: str | None = None, dtype: str = "float32", place: str | None = None) -> Table:
     made = COLLECTIVES[collective]
-    return Table(made, dtype, op, place or next(iter(made.places), None))
+    return Table(made, COMM.size, dtype, op, place or next(iter(made.places), None))
 
 
 def case_of(table: Table, *, share: int = 300) -> Case:
     count = share * COMM.size if table.collective.has_data else 0
-    return Case(table, rank=COMM.rank, ranks=COMM.size, count=count)
+    return Case(table, rank=COMM.rank, count=count)
 
 
 def meter_of(made: hpccomm.World, *, late_s: float = 0) -> Meter:
@@ -62,8 +61,8 @@ def meter_of(made: hpccomm.World, *, late_s: float = 0) -> Meter:
     return Meter(made.exchange, delayed, made.topology.hosts, check=True, warmup_iters=1)
 
 
-def measure(meter: Meter, case: Case, columns: Sequence[Column]) -> dict[str, Cell]:
-    return meter.measure(case, columns, lambda round_s: REPETITIONS if COMM.rank == 0 else 99, show=str)
+def measure(meter: Meter, case: Case, candidates: Sequence[Candidate]) -> dict[str, Cell]:
+    return meter.measure(case, candidates, lambda round_s: REPETITIONS if COMM.rank == 0 else 99, show=str)
 
 
 EVERY_FORM = [
@@ -89,12 +88,12 @@ EVERY_FORM = [
     ],
 )
 def test_right_results_are_measured(
-    made: hpccomm.World, columns: list[Column], collective: str, op: str | None, dtype: str, place: str | None
+    made: hpccomm.World, candidates: list[Candidate], collective: str, op: str | None, dtype: str, place: str | None
 ) -> None:
     table = table_of(collective, op, dtype, place)
     if COMM.size < table.collective.fewest_ranks:
         pytest.skip(f"{collective} needs {table.collective.fewest_ranks} ranks")
-    for cell in measure(meter_of(made), case_of(table), columns).values():
+    for cell in measure(meter_of(made), case_of(table), candidates).values():
         assert (cell.state, cell.wrong, cell.error) == (State.MEASURED, 0, None)
         assert cell.times is not None
         assert cell.times.iterations == REPETITIONS
@@ -114,7 +113,7 @@ class Leaky(MpiBackend):
 def test_a_barrier_that_does_not_wait_is_wrong(made: hpccomm.World) -> None:
     register("leaky", Leaky)
     late = meter_of(made, late_s=0.2)
-    cells = measure(late, case_of(table_of("barrier")), columns_of(made, "leaky", "mpi4py", "gloo"))
+    cells = measure(late, case_of(table_of("barrier")), candidates_of(made, "leaky", "mpi4py", "gloo"))
     assert cells["leaky"].state is State.WRONG
     assert cells["leaky"].wrong == REPETITIONS
     assert "before another one of its host had come" in str(cells["leaky"].error)
@@ -125,11 +124,12 @@ def test_a_barrier_that_does_not_wait_is_wrong(made: hpccomm.World) -> None:
 
 
 @pytest.mark.mpi(min_size=2)
-def test_bytes_between_nodes_count_elements_as_they_travel(made: hpccomm.World, columns: list[Column]) -> None:
+def test_bytes_between_nodes_count_elements_as_they_travel(made: hpccomm.World, candidates: list[Candidate]) -> None:
     nodes = (COMM.size + 1) // 2
     for dtype, widening in (("float32", 1), ("bfloat16", 2)):
         found = {
-            column.expression: facts(table_of("all_reduce", "sum", dtype), column, made.topology) for column in columns
+            candidate.expression: facts(table_of("all_reduce", "sum", dtype), candidate, made.topology)
+            for candidate in candidates
         }
         assert found.pop("hierarchical(mpi4py, gloo, by=2)").wire == (
             pytest.approx(widening * 2 * (nodes - 1) / nodes) if nodes > 1 else None
@@ -147,8 +147,8 @@ def test_broken_backends_are_found_out_and_take_no_other_along(made: hpccomm.Wor
         f"faulty(gloo, raise, {at}, call=4)": f"rank {COMM.size - 1}: ",
         f"faulty(mpi4py, hang, {at}, call=5)": "waited 3.0 s",
     }
-    columns = columns_of(made, "gloo", *broken, "mpi4py", timeout_s=3)
-    cells = measure(meter_of(made), case_of(table_of("all_reduce", "sum")), columns)
+    candidates = candidates_of(made, "gloo", *broken, "mpi4py", timeout_s=3)
+    cells = measure(meter_of(made), case_of(table_of("all_reduce", "sum")), candidates)
     for name, reason in broken.items():
         assert cells[name].state is (State.WRONG if "wrong" in name else State.FAILED), cells[name]
         assert reason in str(cells[name].error)
@@ -159,27 +159,27 @@ def test_broken_backends_are_found_out_and_take_no_other_along(made: hpccomm.Wor
 
 @pytest.mark.mpi
 def test_a_backend_that_cannot_be_built_costs_its_own_column(made: hpccomm.World) -> None:
-    columns = columns_of(made, "nowhere", "gloo(threads=0)", "@/no/such/file", "mpi4py", "mpi4py")
-    reasons = {column.expression: column.dropped for column in columns}
+    candidates = candidates_of(made, "nowhere", "gloo(threads=0)", "@/no/such/file", "mpi4py", "mpi4py")
+    reasons = {candidate.expression: candidate.dropped for candidate in candidates}
     assert reasons.pop("mpi4py") is None
     assert "no backend is called 'nowhere'" in str(reasons["nowhere"])
     assert "threads=0" in str(reasons["gloo(threads=0)"])
     assert "/no/such/file" in str(reasons["@/no/such/file"])
-    (alive,) = (column for column in columns if column.dropped is None)
+    (alive,) = (candidate for candidate in candidates if candidate.dropped is None)
     cells = measure(meter_of(made), case_of(table_of("all_reduce", "sum")), [alive])
     assert cells["mpi4py"].state is State.MEASURED
 
 
 @pytest.mark.mpi
 def test_a_backend_that_failed_is_made_anew_for_the_next_table(made: hpccomm.World) -> None:
-    (column, other) = columns_of(made, "faulty(mpi4py, raise, rank=0)", "mpi4py", timeout_s=3)
+    (candidate, other) = candidates_of(made, "faulty(mpi4py, raise, rank=0)", "mpi4py", timeout_s=3)
     meter, case = meter_of(made), case_of(table_of("all_reduce", "sum"))
-    before = column.group, other.group
-    assert measure(meter, case, [column])[column.expression].state is State.FAILED
-    column.dropped = "failed"
-    candidates.revive([column, other], timeout_s=3)
-    assert (column.dropped, other.group) == (None, before[1])
-    assert column.group is not before[0]
-    cells = measure(meter, case, [column, other])
-    assert "a fault put there on purpose" in str(cells[column.expression].error)
+    before = candidate.group, other.group
+    assert measure(meter, case, [candidate])[candidate.expression].state is State.FAILED
+    candidate.dropped = "failed"
+    revive([candidate, other], timeout_s=3)
+    assert (candidate.dropped, other.group) == (None, before[1])
+    assert candidate.group is not before[0]
+    cells = measure(meter, case, [candidate, other])
+    assert "a fault put there on purpose" in str(cells[candidate.expression].error)
     assert cells["mpi4py"].state is State.MEASURED

@@ -6,8 +6,7 @@ import pytest
 
 from hpccomm.algorithms import ALGORITHMS, ring
 from hpccomm.bench.collectives import COLLECTIVES
-from hpccomm.bench.served import algorithm, stand_in
-from hpccomm.bench.wire import wire_factor
+from hpccomm.bench.facts import algorithm, stand_in, wire_factor
 from hpccomm.expression import parse
 from hpccomm.schedule import shares
 from hpccomm.topology import Topology
@@ -83,12 +82,12 @@ def test_only_hierarchies_have_a_slow_link(collective: str, backend: str, nodes:
 def test_what_stands_in_for_an_algorithm_is_named(
     backend: str, collective: str, runs: str | None, remark: str | None
 ) -> None:
-    assert algorithm(parse(backend), collective) == runs
-    assert stand_in(parse(backend), collective) == remark
+    assert algorithm(parse(backend), COLLECTIVES[collective]) == runs
+    assert stand_in(parse(backend), COLLECTIVES[collective]) == remark
 
 
 def test_every_algorithm_runs_or_has_a_stand_in() -> None:
     for name in ALGORITHMS:
-        for collective in COLLECTIVES:
+        for collective in COLLECTIVES.values():
             runs, remark = algorithm(parse(f"{name}(gloo)"), collective), stand_in(parse(f"{name}(gloo)"), collective)
             assert (runs == name) == (remark is None)

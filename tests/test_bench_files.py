@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hpccomm.bench.collectives import COLLECTIVES
-from hpccomm.bench.definitions import definitions
+from hpccomm.bench.files import COLUMNS, Record, results
 from hpccomm.bench.metrics import Times
-from hpccomm.bench.plan import Table
-from hpccomm.bench.record import Record, entries
-from hpccomm.bench.results import COLUMNS, WHAT, results
 from hpccomm.bench.rows import Cell, Row, State
+from hpccomm.bench.tables import WHAT, Table
 from hpccomm.errors import OptionError
 from test_bench_report import environment
 
@@ -23,7 +22,7 @@ TIMES = Times(5, 1000.0, 500.0, 2000.0, 2500.0, 3000.0, 40.0)
 GOOD = Cell("ring(a, by=2)", State.MEASURED, TIMES, 0, algorithm="ring", wire_bytes=10**6)
 WRONG = Cell("b", State.WRONG, wrong=7, error='7 wrong,\n"quoted"')
 DROPPED = Cell("b", State.DROPPED, error="failed before")
-SUM = Table(COLLECTIVES["all_reduce"], "float32", "sum", "in").what(4)
+SUM = Table(COLLECTIVES["all_reduce"], 4, "float32", "sum", "in")
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -32,7 +31,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 
 def test_results_have_all_columns_and_right_numbers() -> None:
-    good, wrong = results(Row(10**6, (GOOD, WRONG)), SUM, 1.5)
+    good, wrong = results(Row(10**6, (GOOD, WRONG)), SUM)
     assert tuple(good) == tuple(wrong) == COLUMNS
     assert good == {
         "collective": "all_reduce",
@@ -57,17 +56,17 @@ def test_results_have_all_columns_and_right_numbers() -> None:
         "wrong": 0,
         "error": None,
     }
-    known = {**SUM, "backend": "b", "size_bytes": 10**6, "wrong": 7, "error": WRONG.error}
+    known = {**SUM.what, "backend": "b", "size_bytes": 10**6, "wrong": 7, "error": WRONG.error}
     assert wrong == dict.fromkeys(COLUMNS) | known
 
 
 def test_there_is_no_rate_without_data_and_no_busbw_with_one_rank() -> None:
-    what = Table(COLLECTIVES["barrier"], "float32").what(4)
-    assert what == dict.fromkeys(WHAT) | {"collective": "barrier", "ranks": 4}
-    (result,) = results(Row(0, (Cell("a", State.MEASURED, TIMES, 0),)), what, None)
+    barrier = Table(COLLECTIVES["barrier"], 4, "float32")
+    assert barrier.what == dict.fromkeys(WHAT) | {"collective": "barrier", "ranks": 4}
+    (result,) = results(Row(0, (Cell("a", State.MEASURED, TIMES, 0),)), barrier)
     assert [result[name] for name in COLUMNS if "GBps" in name] == [None] * 3
     assert result["time_us_median"] == 1000.0
-    (result,) = results(Row(4, (Cell("a", State.MEASURED, TIMES, 0),)), SUM, None)
+    (result,) = results(Row(4, (Cell("a", State.MEASURED, TIMES, 0),)), replace(SUM, ranks=1))
     assert (result["busbw_GBps"], result["algbw_GBps"]) == (None, pytest.approx(4e-6))
 
 
@@ -78,7 +77,7 @@ def test_both_files_are_valid_after_every_row_and_say_the_same(tmp_path: Path) -
     assert json.loads(json_path.read_text()) == {"environment": {"ranks": 4}, "complete": False, "results": []}
     assert csv_path.read_text() == ",".join(COLUMNS) + "\n"
     for cells in ((GOOD, WRONG), (GOOD, DROPPED)):
-        record.add(results(Row(10**6, cells), SUM, 1.5))
+        record.add(results(Row(10**6, cells), SUM))
         content = json.loads(json_path.read_text())
         assert content["results"] == record.results
         assert content["complete"] is False
@@ -92,17 +91,17 @@ def test_both_files_are_valid_after_every_row_and_say_the_same(tmp_path: Path) -
 def test_no_file_is_written_where_none_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     record = Record({}, json_path=None, csv_path=None)
-    record.add(results(Row(4, (GOOD,)), SUM, 1.5))
+    record.add(results(Row(4, (GOOD,)), SUM))
     record.finish()
     assert list(tmp_path.iterdir()) == []
     assert len(record.results) == 1
 
 
 def test_json_environment_is_complete() -> None:
-    found = json.loads(json.dumps(entries(environment(), definitions([COLLECTIVES["all_reduce"]], 2))))
+    found = json.loads(json.dumps(environment().entries()))
     assert found["hosts"] == [{"name": "n1", "ranks": 2, "cores": 2}]
     wanted = {"hosts", "ranks", "nodes", "placement", "launcher", "mpi", "torch", "python", "date", "oversubscribed"}
-    assert wanted | {"command_line", "definitions"} <= found.keys()
+    assert wanted | {"command_line"} <= found.keys()
     assert found["oversubscribed"] is False
 
 

@@ -1,4 +1,7 @@
-"""The files that results are written to, row by row: JSON, valid after every row, and CSV."""
+"""The files that results are written to: their columns, and JSON and CSV that are valid after every row.
+
+A row of the table becomes a flat result for each backend.
+"""
 
 from __future__ import annotations
 
@@ -8,32 +11,86 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hpccomm.bench.environment import Environment
-from hpccomm.bench.results import COLUMNS, Result
+from hpccomm.bench.metrics import busbw_gbps
+from hpccomm.bench.rows import Cell, Row
+from hpccomm.bench.tables import WHAT, Table
 from hpccomm.errors import OptionError
+from hpccomm.units import rate_gbps
+
+Result = Mapping[str, Any]
+
+COLUMNS = (
+    *WHAT,
+    "backend",
+    "algorithm",
+    "size_bytes",
+    "iterations",
+    "time_us_median",
+    "time_us_min",
+    "time_us_p95",
+    "time_us_p99",
+    "time_us_max",
+    "skew_us_median",
+    "algbw_GBps",
+    "busbw_GBps",
+    "wire_bytes_per_node",
+    "wire_GBps_per_node",
+    "wrong",
+    "error",
+)
+
+
+def results(row: Row, table: Table) -> list[dict[str, Any]]:
+    """Give the results of a row of a table, each with all of `COLUMNS`; None where there is no value."""
+    return [{**table.what, **_of_cell(row.size_bytes, cell, table.factor)} for cell in row.cells]
+
+
+def _of_cell(size: int, cell: Cell, factor: float | None) -> dict[str, Any]:
+    times = cell.times
+    median = times.median_us if times else None
+    rated = median if size else None
+    return {
+        "backend": cell.backend,
+        "algorithm": cell.algorithm,
+        "size_bytes": size,
+        "iterations": times and times.iterations,
+        "time_us_median": median,
+        "time_us_min": times and times.min_us,
+        "time_us_p95": times and times.p95_us,
+        "time_us_p99": times and times.p99_us,
+        "time_us_max": times and times.max_us,
+        "skew_us_median": times and times.skew_us,
+        "algbw_GBps": rated and rate_gbps(size, rated),
+        "busbw_GBps": rated and busbw_gbps(size, rated, factor),
+        "wire_bytes_per_node": cell.wire_bytes,
+        "wire_GBps_per_node": rated and cell.wire_bytes and rate_gbps(cell.wire_bytes, rated),
+        "wrong": cell.wrong,
+        "error": cell.error,
+    }
 
 
 class Record:
     """All results, in memory and in the files that were asked for.
 
     Args:
-        environment: Goes before the results in the JSON file.
         json_path: The JSON file, rewritten for every row; None writes none.
         csv_path: The CSV file, which grows by every row; None writes none.
 
     Attributes:
+        environment: Goes before the results in the JSON file.
         results: All that were added.
 
     Raises:
         OptionError: A file cannot be written.
     """
 
-    def __init__(self, environment: Mapping[str, Any], *, json_path: Path | None, csv_path: Path | None) -> None:
-        self._environment, self._json, self._csv = dict(environment), json_path, csv_path
+    def __init__(
+        self, environment: Mapping[str, Any], *, json_path: Path | None = None, csv_path: Path | None = None
+    ) -> None:
+        self.environment, self._json, self._csv = dict(environment), json_path, csv_path
         self.results: list[Result] = []
         self._write_json(complete=False)
         if csv_path:
@@ -52,7 +109,7 @@ class Record:
     def _write_json(self, *, complete: bool) -> None:
         if self._json is None:
             return
-        content = {"environment": self._environment, "complete": complete, "results": self.results}
+        content = {"environment": self.environment, "complete": complete, "results": self.results}
         beside = self._json.with_name(f".{self._json.name}.{os.getpid()}")
         with _refusing("--json", self._json):
             beside.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
@@ -79,12 +136,3 @@ def _refusing(option: str, path: Path) -> Iterator[None]:
             remedy="name a file in a folder that rank 0 may write to",
             everywhere=True,
         ) from error
-
-
-def entries(environment: Environment, definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """Give an environment as JSON takes it."""
-    return {
-        **asdict(environment),
-        "oversubscribed": environment.oversubscribed is not None,
-        "definitions": dict(definitions),
-    }
