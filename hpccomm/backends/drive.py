@@ -11,6 +11,11 @@ import time
 from hpccomm.backends.base import LibraryCall, Operation
 from hpccomm.watch.flight import Entry, GroupLog
 
+TRIES = 20
+"""Steps that are tried before an operation counts as waiting, since noting that and waking others costs time."""
+
+# Polls between two looks at the clock and at the group's state.
+_POLLS_A_LOOK = 8
 # Polls made at once before the processor is offered to others, and before sleeping between polls.
 _EAGER_POLLS = 10_000
 _POLLS_BEFORE_SLEEP = 20_000
@@ -41,19 +46,18 @@ def drive(operation: Operation, waits: str | LibraryCall, entry: Entry, log: Gro
         GroupDeadError: The group has died meanwhile.
     """
     polls = 0
-    while True:
-        if type(waits) is LibraryCall:
-            make_call(waits, entry)
+    following: str | LibraryCall | None = waits
+    while following is not None:
+        if type(following) is LibraryCall:
+            make_call(following, entry)
         else:
-            entry.waiting_for = waits  # type: ignore[assignment]
-            give_up_if_due(entry, log)
+            if polls % _POLLS_A_LOOK == 0:
+                entry.waiting_for = following  # type: ignore[assignment]
+                give_up_if_due(entry, log)
             polls += 1
             if crowded or polls > _EAGER_POLLS:
                 _yield_core(polls)
         following = next(operation, None)
-        if following is None:
-            return
-        waits = following
 
 
 def begin_waiting(entry: Entry, timeout_s: float) -> None:

@@ -7,16 +7,16 @@ backend in particular.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
+from time import monotonic
 from typing import Any, NoReturn
 from weakref import WeakSet
 
 import torch
 
-from hpccomm.backends.base import Backend, Operation
+from hpccomm.backends.base import Backend, LibraryCall, Operation
 from hpccomm.backends.door import FrontDoor
-from hpccomm.backends.drive import GroupDeadError, OverdueError, begin_waiting, drive
+from hpccomm.backends.drive import TRIES, GroupDeadError, OverdueError, begin_waiting, drive
 from hpccomm.backends.engine import Line, engine
 from hpccomm.backends.task import Task
 from hpccomm.backends.work import DoneWork, PendingWork
@@ -67,29 +67,32 @@ class Runner:
     def run(self, what: str, operation: Operation, tensors: Sequence[Any], options: Any) -> DoneWork | PendingWork:
         """Run a collective, or begin it where the caller does not wait for it."""
         log, line = self.log, self._line
-        first = tensors[0] if tensors else None
-        entry = log.begin(what, *_shape(first))
-        if log.why_dead is not None:
-            raise self._dead(entry)
+        log.started = sequence = log.started + 1
         is_async = options is None or getattr(options, "asyncOp", True) is not False
-        if line.tasks or not line.turn.acquire(blocking=False):
-            return self._queue(self._task(operation, entry, tensors, self._timeout(options)), is_async)
-        if is_async:
-            return self._begin(self._task(operation, entry, tensors, self._timeout(options)))
-        log.current = entry
+        if is_async or log.why_dead is not None or line.tasks or not line.turn.acquire(False):
+            return self._begin(log.begin(what, *_shape(tensors)), operation, tensors, options, is_async)
         try:
-            first_wait = next(operation, None)
-            if first_wait is not None:
-                begin_waiting(entry, self._timeout(options))
-                drive(operation, first_wait, entry, log, crowded=self._crowded)
+            waits, tries = next(operation, None), TRIES
+            while type(waits) is str and tries:
+                waits, tries = next(operation, None), tries - 1
+            if waits is None:
+                log.entries.append((sequence, what, *_shape(tensors), monotonic()))
+            else:
+                self._finish(log.begin(what, *_shape(tensors)), operation, waits, options)
         except BaseException as error:
             operation.close()
-            self._raise(entry, error)
+            self._raise(log.current or log.begin(what, *_shape(tensors)), error)
         finally:
             log.current = None
             line.turn.release()
-        entry.end("done")
         return self._done
+
+    def _finish(self, entry: Entry, operation: Operation, waits: str | LibraryCall, options: Any) -> None:
+        """Step a collective to its end in this thread."""
+        self.log.current = entry
+        begin_waiting(entry, self._timeout(options))
+        drive(operation, waits, entry, self.log, crowded=self._crowded)
+        entry.end("done")
 
     def run_all(
         self, what: str, operations: Iterable[Operation], tensors: Sequence[Any], options: Any
@@ -99,7 +102,7 @@ class Runner:
 
     def post(self, what: str, operation: Operation, tensors: Sequence[torch.Tensor], peer: int) -> PendingWork:
         """Begin a point-to-point operation and give the work that ends it."""
-        entry = self.log.begin_exchange(what, *_shape(tensors[0]), peer)
+        entry = self.log.begin_exchange(what, *_shape(tensors), peer)
         if self.log.why_dead is not None:
             raise self._dead(entry)
         task = self._task(operation, entry, tensors, self.timeout_s)
@@ -136,29 +139,35 @@ class Runner:
             self.stop("it was shut down")
             self.backend.close()
 
-    def _begin(self, task: Task) -> DoneWork | PendingWork:
-        """Begin a collective in this thread, with the group's turn; hand both to the engine where it goes on."""
-        try:
-            ended = task.begin()
-        except BaseException:
-            self._line.turn.release()
-            raise
-        if not ended:
-            engine.queue(self._line, task, has_turn=True)
-            return PendingWork(task, self._line)
-        self._line.turn.release()
-        if task.error is not None:
-            raise task.error
-        return DoneWork(task.tensors)
-
-    def _queue(self, task: Task, is_async: bool) -> PendingWork:
-        """Have a collective run after those of this group that are under way."""
-        task.entry.state = "queued"
-        engine.queue(self._line, task)
-        work = PendingWork(task, self._line)
+    def _begin(
+        self, entry: Entry, operation: Operation, tensors: Sequence[Any], options: Any, is_async: bool
+    ) -> DoneWork | PendingWork:
+        """Begin a collective, or queue it behind those of this group that are under way."""
+        if self.log.why_dead is not None:
+            raise self._dead(entry)
+        line, task = self._line, self._task(operation, entry, tensors, self._timeout(options))
+        begins = not line.tasks and line.turn.acquire(False)
+        if begins and self._ends_at_once(task):
+            return DoneWork(tensors)
+        if not begins:
+            entry.state = "queued"
+        engine.queue(line, task, has_turn=begins)
+        work = PendingWork(task, line)
         if not is_async:
             work.wait()
         return work
+
+    def _ends_at_once(self, task: Task) -> bool:
+        """Begin a collective with the group's turn, which is given back where it ends or fails at once."""
+        ended = True
+        try:
+            ended = task.begin()
+        finally:
+            if ended:
+                self._line.turn.release()
+        if task.error is not None:
+            raise task.error
+        return ended
 
     def _task(self, operation: Operation, entry: Entry, tensors: Sequence[Any], timeout_s: float) -> Task:
         return Task(operation, entry, self.log, timeout_s=timeout_s, tensors=tensors, name_error=self._failed)
@@ -182,7 +191,7 @@ class Runner:
         """Give the error that waiters get; the group is dead unless the operation was refused before it began."""
         if isinstance(error, (UnsupportedError, OptionError)):
             return error
-        asked, waited = self._describe(entry), time.monotonic() - (entry.since_s or time.monotonic())
+        asked, waited = self._describe(entry), monotonic() - (entry.since_s or monotonic())
         if isinstance(error, GroupDeadError):
             kind = DeadlineError if self.log.overdue else BackendError
             return kind(asked, found=f"the group is dead: {error}", remedy="see World.renew")
@@ -214,10 +223,11 @@ class Runner:
         return f"{entry} of group {self.log.name} over {self.expression}"
 
 
-def _shape(first: Any) -> tuple[int, Any]:
+def _shape(tensors: Sequence[Any]) -> tuple[int, Any]:
     """Give elements and dtype of an operation's first tensor, or of the tensors in its first list."""
-    if first is None:
+    if not tensors:
         return 0, None
+    first = tensors[0]
     if isinstance(first, torch.Tensor):
         return first.numel(), first.dtype
     return sum(tensor.numel() for tensor in first), first[0].dtype if first else None

@@ -15,7 +15,7 @@ import torch
 
 from hpccomm.backends.base import LibraryCall, Operation
 from hpccomm.backends.calls import Call, call_threads
-from hpccomm.backends.drive import GroupDeadError, begin_waiting, drive, give_up_if_due
+from hpccomm.backends.drive import TRIES, GroupDeadError, begin_waiting, drive, give_up_if_due
 from hpccomm.watch.flight import P2P, Entry, GroupLog
 
 
@@ -114,7 +114,10 @@ class Task:
         if self.log.why_dead is not None:
             raise GroupDeadError(self.log.why_dead)
         begin_waiting(self.entry, self.timeout_s)
-        return next(self._operation, None)
+        waits, tries = next(self._operation, None), TRIES
+        while type(waits) is str and tries:
+            waits, tries = next(self._operation, None), tries - 1
+        return waits
 
     def _drive(self, crowded: bool) -> None:
         assert self._waits is not None

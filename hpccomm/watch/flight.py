@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 KEPT = 1000
@@ -39,34 +40,21 @@ class Entry:
         peer: The rank of the group at the other end of a send or receive; -1 for none in particular.
     """
 
-    __slots__ = (
-        "collective",
-        "count",
-        "deadline_s",
-        "dtype",
-        "ended_s",
-        "in_library",
-        "peer",
-        "posted_s",
-        "sequence",
-        "since_s",
-        "state",
-        "waiting_for",
-    )
+    # What many operations never change
+    ended_s: float | None = None
+    state = "waiting"
+    waiting_for = ""
+    since_s: float | None = None
+    deadline_s: float | None = None
+    in_library = False
+    peer = -1
 
     def __init__(self, sequence: int, collective: str, count: int, dtype: Any) -> None:
         self.sequence = sequence
         self.collective = collective
         self.count = count
         self.dtype = dtype
-        self.posted_s = time.monotonic()
-        self.ended_s: float | None = None
-        self.state = "waiting"
-        self.waiting_for = ""
-        self.since_s: float | None = None
-        self.deadline_s: float | None = None
-        self.in_library = False
-        self.peer = -1
+        self.posted_s = monotonic()
 
     def __str__(self) -> str:
         if self.dtype is None:
@@ -76,7 +64,7 @@ class Entry:
 
     def end(self, state: str) -> None:
         """Note that it has ended."""
-        self.ended_s = time.monotonic()
+        self.ended_s = monotonic()
         self.state = state
 
     def as_data(self) -> dict[str, Any]:
@@ -93,6 +81,16 @@ class Entry:
         }
 
 
+Brief = tuple[int, str, int, Any, float]
+"""A collective that ended at once: sequence, collective, count, dtype, and when, in seconds."""
+
+
+def _spelt_out(brief: Brief) -> Entry:
+    entry = Entry(*brief[:4])
+    entry.state, entry.posted_s, entry.ended_s = "done", brief[4], brief[4]
+    return entry
+
+
 class GroupLog:
     """The operations of one group on this rank.
 
@@ -102,8 +100,8 @@ class GroupLog:
         rank: This rank in the group.
         expression: Its backend.
         generation: How often it was renewed.
-        entries: The last operations, oldest first.
-        started: Number of the last collective that was begun.
+        entries: The last operations, oldest first; those that never waited as `Brief`, which costs less to make.
+        started: Number of the last collective that was begun; whoever begins one counts.
         current: The collective under way, if any.
         exchanges: The point-to-point operations under way.
         why_dead: Why the group takes no operation any more, or None.
@@ -113,7 +111,7 @@ class GroupLog:
     def __init__(self, name: str, ranks: Sequence[int], rank: int, expression: str) -> None:
         self.name, self.ranks, self.rank, self.expression = name, tuple(ranks), rank, expression
         self.generation = 0
-        self.entries: deque[Entry] = deque(maxlen=KEPT)
+        self.entries: deque[Entry | Brief] = deque(maxlen=KEPT)
         self.started = 0
         self.exchanged = 0
         self.current: Entry | None = None
@@ -127,11 +125,14 @@ class GroupLog:
         return f"{self.name}#{self.generation}"
 
     def begin(self, collective: str, count: int, dtype: Any) -> Entry:
-        """Number a collective and note it."""
-        self.started += 1
+        """Note the collective that was numbered last."""
         entry = Entry(self.started, collective, count, dtype)
         self.entries.append(entry)
         return entry
+
+    def last(self) -> list[Entry]:
+        """Give the last operations, oldest first."""
+        return [entry if isinstance(entry, Entry) else _spelt_out(entry) for entry in list(self.entries)]
 
     def begin_exchange(self, name: str, count: int, dtype: Any, peer: int) -> Entry:
         """Number a send to or receive from a rank of the group, -1 for any, and note it."""
@@ -162,7 +163,7 @@ class GroupLog:
             "expression": self.expression,
             "ranks": list(self.ranks),
             "started": self.started,
-            "operations": [entry.as_data() for entry in list(self.entries)],
+            "operations": [entry.as_data() for entry in self.last()],
         }
 
 
@@ -198,7 +199,7 @@ class Flight:
             "pid": os.getpid(),
             "why": why,
             "written_at": time.time(),
-            "clock_s": time.monotonic(),
+            "clock_s": monotonic(),
             "groups": groups,
         }
         partial = file.with_suffix(".partial")

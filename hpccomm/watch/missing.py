@@ -76,7 +76,7 @@ class RollCall:
         log = next((log for log in list(self._flight.logs.values()) if log.key == question.get("group")), None)
         if log is None:
             return {"unknown": True}
-        current, last = log.current, next(reversed(list(log.entries)), None)
+        current, last = log.current, next(reversed(log.last()), None)
         told: Answer = {"started": log.started, "dead": log.why_dead}
         if current is not None:
             told |= {"current": current.sequence, "doing": str(current)}

@@ -1,0 +1,90 @@
+"""What hpccomm adds to MPI for small messages: its all_reduce against bare mpi4py and Gloo, alternating in one run.
+
+``mpirun -np 2 --map-by core --bind-to core python -m bench.overhead`` (MPICH: ``-bind-to core``) prints the median over
+repetitions of the slowest rank's time. Bind each rank to a core of its own and run nothing else meanwhile.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+import hpccomm
+
+REPEATS = 3000
+WARM_UP = 300
+
+
+def main(sizes: list[int]) -> None:
+    """Measure and print a table; sizes are in bytes."""
+    torch.set_num_threads(1)
+    with hpccomm.init("mpi4py", timeout_s=120) as world:
+        from mpi4py import MPI
+
+        gloo = dist.new_group(backend="hpccomm", pg_options=hpccomm.Options("gloo"))
+        bare = MPI.COMM_WORLD.Dup()
+        if world.topology.rank == 0:
+            print("size_B  bare_us  mpi4py_us  over_us  async_us  gloo_us  gloo/mpi4py")
+        for size in sizes:
+            times = measured(size, bare, gloo)
+            if world.topology.rank == 0:
+                plain, ours, later, theirs = times
+                over = ours - plain
+                print(f"{size:6} {plain:8.2f} {ours:10.2f} {over:8.2f} {later:9.2f} {theirs:8.2f} {theirs / ours:8.1f}")
+
+
+def measured(size: int, bare: Any, gloo: Any) -> list[float]:
+    """Give the four medians in microseconds: bare mpi4py, ours, ours asynchronous with wait, Gloo."""
+    from mpi4py import MPI
+
+    tensor = torch.ones(size // 4)
+    view = np.ones(size // 4, dtype=np.float32)
+
+    def plain() -> None:
+        bare.Allreduce(MPI.IN_PLACE, view)
+
+    def ours() -> None:
+        dist.all_reduce(tensor)
+
+    def later() -> None:
+        work = dist.all_reduce(tensor, async_op=True)
+        assert work is not None
+        work.wait()
+
+    def theirs() -> None:
+        dist.all_reduce(tensor, group=gloo)
+
+    first = alternating(bare, [plain, ours], [view, tensor])
+    second = alternating(bare, [later, theirs], [tensor, tensor])
+    return first + second
+
+
+def alternating(bare: Any, calls: list[Callable[[], None]], buffers: list[Any]) -> list[float]:
+    """Give the calls' medians in microseconds, one call of each in turn."""
+    from mpi4py import MPI
+
+    samples: list[list[float]] = [[] for _ in calls]
+    for _ in range(WARM_UP + REPEATS):
+        for call, buffer, taken in zip(calls, buffers, samples, strict=True):
+            buffer[:] = 1
+            bare.Barrier()
+            start = time.perf_counter()
+            call()
+            taken.append(time.perf_counter() - start)
+    medians = []
+    for taken in samples:
+        slowest = np.empty(REPEATS)
+        bare.Allreduce(np.array(taken[WARM_UP:]), slowest, op=MPI.MAX)
+        medians.append(statistics.median(slowest) * 1e6)
+    return medians
+
+
+if __name__ == "__main__":
+    main([int(text) for text in sys.argv[1:]] or [4, 1024, 65536])
