@@ -26,7 +26,7 @@ _TABLE: dict[str, str | Builder] = {
     "faulty": "hpccomm.backends.faulty:FaultyBackend",
     "gloo": "hpccomm.backends.gloo:GlooBackend",
     "hierarchical": "hpccomm.backends.hierarchical:HierarchicalBackend",
-    "mpi4py": "hpccomm.backends.mpi:MpiBackend",
+    "mpi4py": "hpccomm.backends.strict:build_mpi",
 }
 
 

@@ -20,7 +20,9 @@ def choose(topology: Topology, *, has_mpi: bool) -> tuple[Expression, str]:
         The expression and the reason for it, as half a sentence.
     """
     inside = "mpi4py" if has_mpi else "gloo"
-    why = "MPI started the ranks" if has_mpi else "MPI did not start the ranks"
+    why = "MPI joins the ranks" if has_mpi else "MPI does not join the ranks"
+    if topology.world_size == 1:
+        return parse(inside), "one rank"
     if topology.num_nodes == 1:
         return parse(inside), f"{why}, all on one node"
     if max(topology.sizes) == 1:

@@ -14,8 +14,11 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
+
+import torch
 
 from hpccomm.errors import HpccommError
 
@@ -28,6 +31,13 @@ _NEXT_S = 0.1
 _LONGEST_S = 20.0
 # Seconds between writing an error and aborting, so that the launcher forwards it.
 _FORWARD_S = 0.3
+
+
+_OURS = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], Path(torch.__file__).parent))
+
+
+def _is_users(frame: traceback.FrameSummary) -> bool:
+    return not frame.filename.startswith(_OURS) and not frame.filename.startswith("<frozen ")
 
 
 class JobGuard:
@@ -84,10 +94,16 @@ class JobGuard:
         return self.rank_0_reports
 
     def report(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        """Write a traceback to stderr, every line tagged with rank and host."""
-        cause = error.__cause__
-        agreed = isinstance(error, HpccommError) and isinstance(cause, HpccommError) and error.asked == cause.asked
-        self._write("".join(traceback.format_exception(kind, error, trace, chain=not agreed)))
+        """Write a traceback to stderr, every line tagged with rank and host.
+
+        Of hpccomm's own errors only the user's frames are shown: what went wrong stands in the text.
+        """
+        shown = traceback.TracebackException(kind, error, trace)
+        if isinstance(error, HpccommError):
+            shown.stack = traceback.StackSummary.from_list([frame for frame in shown.stack if _is_users(frame)])
+            if error.everywhere or isinstance(error.__cause__, HpccommError):
+                shown.__cause__ = shown.__context__ = None
+        self._write("".join(shown.format()))
 
     def say(self, text: str) -> None:
         """Write a line to stderr, tagged with rank and host; a terminal that is gone is no error."""

@@ -12,21 +12,40 @@ from hpccomm.errors import OptionError
 
 PREFIX = "HPCCOMM_"
 RANK_PID = "HPCCOMM_RANK_PID"  # process id of the rank, for its children to see that they are none
+KNOWN = frozenset(
+    f"{PREFIX}{name}"
+    for name in (
+        "BACKEND",
+        "FLIGHT_DIR",
+        "INTERFACE",
+        "MAX_COUNT",
+        "NODE_ID",
+        "QUIET_S",
+        "RANKS_PER_NODE",
+        "RANK_PID",
+        "SINGLETON",
+        "STORE_PORT",
+        "SWITCH_ID",
+    )
+)
+_FOR_TESTS = f"{PREFIX}TEST_"
 OF_ONE_RANK = frozenset({"HPCCOMM_NODE_ID", "HPCCOMM_SWITCH_ID", RANK_PID})
 
 
 def settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """Give the variables that must be equal on all ranks."""
-    return {name: environ[name] for name in environ if name.startswith(PREFIX) and name not in OF_ONE_RANK}
+    """Give the variables that must be equal on all ranks, with those that nobody knows."""
+    ours = [name for name in environ if name.startswith(PREFIX) and not name.startswith(_FOR_TESTS)]
+    return {name: environ[name] for name in ours if name not in OF_ONE_RANK}
 
 
 def check_equal(gathered: Sequence[Mapping[str, str]]) -> None:
     """Compare all ranks' settings.
 
     Raises:
-        OptionError: The same on all ranks: a variable differs; the text says who has what.
+        OptionError: The same on all ranks: a variable differs, the text says who has what; or nobody knows it.
     """
-    for name in sorted({name for one in gathered for name in one}):
+    names = sorted({name for one in gathered for name in one})
+    for name in names:
         holders: dict[str | None, list[int]] = {}
         for rank, one in enumerate(gathered):
             holders.setdefault(one.get(name), []).append(rank)
@@ -37,6 +56,15 @@ def check_equal(gathered: Sequence[Mapping[str, str]]) -> None:
                 remedy=f"export {name} on all hosts (mpirun -x {name}, mpiexec -genv, or srun --export=ALL)",
                 everywhere=True,
             )
+
+    unknown = [name for name in names if name not in KNOWN]
+    if unknown:
+        raise OptionError(
+            f"read {', '.join(unknown)}",
+            found="hpccomm has no such setting",
+            remedy=f"unset it; there are {', '.join(sorted(KNOWN))}",
+            everywhere=True,
+        )
 
 
 def port_asked(environ: Mapping[str, str]) -> int:

@@ -1,0 +1,35 @@
+"""How `mpi4py` holds its deadline: in the arrival at an operation, or throughout.
+
+The library's own collectives are the fastest, but a rank that stops inside one holds the others where nothing ends the
+wait but the end of the process. Schedules over its send and recv are polled from beginning to end.
+"""
+
+from __future__ import annotations
+
+from hpccomm.backends.base import Backend
+from hpccomm.backends.context import Context
+from hpccomm.backends.mpi import MpiBackend
+from hpccomm.backends.scheduled import ScheduledBackend
+from hpccomm.errors import OptionError
+from hpccomm.expression import parse
+
+ALGORITHM = "halving_doubling"  # the fewest steps of those that move the fewest bytes
+
+
+def build_mpi(context: Context, *, deadline: str = "arrival") -> Backend:
+    """Build `mpi4py`.
+
+    Args:
+        context: The group.
+        deadline: ``arrival`` for the library's collectives, ``strict`` for polled schedules alone.
+    """
+    if deadline == "arrival":
+        return MpiBackend(context)
+    if deadline == "strict":
+        return ScheduledBackend(context, parse("mpi4py"), ALGORITHM)
+    raise OptionError(
+        f"build backend mpi4py(deadline={deadline})",
+        found=f"{deadline!r}",
+        remedy="give arrival or strict",
+        everywhere=True,
+    )
