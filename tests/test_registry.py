@@ -70,6 +70,11 @@ def test_a_name_is_taken_once(alone: None) -> None:
         ("gloo(speed=3)", "speed.*gloo takes"),
         ("hierarchical(gloo)", "inter.*hierarchical takes"),
         ("faulty(gloo)", "kind.*faulty takes"),
+        ("faulty(gloo, raise, rank=x)", "rank=x is of type str, not int"),
+        ("faulty(gloo, late, seconds=x)", "seconds=x.*not float"),
+        ("gloo(threads=true)", "threads=True is of type bool, not int"),
+        ("hierarchical(gloo, gloo, by=2.5)", "by=2.5 is of type float, not str or int"),
+        ("mpi4py(deadline=3)", "not str"),
     ],
 )
 def test_wrong_expressions_are_refused_with_what_there_is(text: str, words: str) -> None:
@@ -84,6 +89,9 @@ def test_wrong_expressions_are_refused_with_what_there_is(text: str, words: str)
         ("gloo(threads=0)", OptionError),
         ("gloo(accumulate=half)", OptionError),
         ("faulty(gloo, explode)", OptionError),
+        ("faulty(gloo, raise, rank=1)", OptionError),
+        ("faulty(gloo, raise, rank=0, call=-1)", OptionError),
+        ("mpi4py(deadline=soon)", OptionError),
         ("hierarchical(gloo, gloo, by=rack)", OptionError),
         ("hierarchical(gloo, gloo, by=0)", OptionError),
         ("hierarchical(gloo, nowhere)", ExpressionError),

@@ -13,6 +13,7 @@ from inner_pytest import RankReports, run_pytest
 
 FOLDER = Path(__file__).with_name("mpi")
 SIZES = (1, 2, 3, 4)
+ODD_SIZE, AT_ODD_SIZE = 5, "test_scheduled.py"  # the smallest that no algorithm is made for
 JOB_S = 1200.0
 
 Runner = Callable[[Mpi, int], RankReports]
@@ -35,6 +36,12 @@ def test_under_mpi(mpi: Mpi, np: int, ranks: Runner) -> None:
     reports = ranks(mpi, np)
     if reports.problems:
         pytest.fail("\n".join([f"{mpi.name}, {np} ranks:", *reports.problems, str(reports)]), pytrace=False)
+
+
+def test_algorithms_at_an_odd_size(one_mpi: Mpi, tmp_path: Path) -> None:
+    reports = run_pytest(one_mpi, ODD_SIZE, [FOLDER / AT_ODD_SIZE], folder=tmp_path, timeout_s=JOB_S)
+    if reports.problems:
+        pytest.fail("\n".join([*reports.problems, str(reports)]), pytrace=False)
 
 
 def test_every_file_ran(mpi: Mpi, ranks: Runner) -> None:

@@ -200,10 +200,11 @@ class Runner:
             return error
         blame = self._blame(self.log, entry)
         if isinstance(error, OverdueError):
-            self.end(f"{entry} passed its deadline", overdue=True)
+            found = f"waited {waited:.1f} s for {error}{f': {blame}' if blame else ''}"
+            self.end(f"{entry} passed its deadline, {found}", overdue=True)
             return DeadlineError(
                 asked,
-                found=f"waited {waited:.1f} s for {error}{f': {blame}' if blame else ''}",
+                found=found,
                 remedy="look for the rank that is missing or slow; the group is dead, World.renew makes it anew",
             )
         self.end(f"{entry} failed on rank {self.log.ranks[self.log.rank]}: {error}")

@@ -13,7 +13,7 @@ from worlds import CASES, COMM, world
 
 import hpccomm
 from hpccomm.errors import OptionError, UnsupportedError
-from reference import DTYPES, FLOATS, OPS, Op, bound, has_meaning, integers, reals, reduced
+from reference import DTYPES, FLOATS, INTEGERS, OPS, Op, bound, has_meaning, integers, reals, reduced
 
 pytestmark = pytest.mark.mpi
 
@@ -58,6 +58,26 @@ def _options(op: Op) -> dist.AllreduceOptions:
     options = dist.AllreduceOptions()
     options.reduceOp = op
     return options
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+@pytest.mark.parametrize("count", (1, 8, 33, 100))
+def test_integer_sums_wrap(case: hpccomm.World, count: int, dtype: torch.dtype) -> None:
+    """Vector kernels of some libraries saturate instead, from some number of elements on."""
+    largest = torch.iinfo(dtype).max
+    tensor = torch.full((count,), largest, dtype=dtype)
+    dist.all_reduce(tensor)
+    wrapped = (largest * COMM.size - torch.iinfo(dtype).min) % 2 ** torch.iinfo(dtype).bits + torch.iinfo(dtype).min
+    assert set(tensor.tolist()) == {wrapped}
+
+
+@pytest.mark.parametrize("requires_grad", (False, True))
+def test_a_parameter_may_be_reduced(case: hpccomm.World, requires_grad: bool) -> None:
+    tensor = torch.full((5,), float(RANK), requires_grad=requires_grad)
+    dist.all_reduce(tensor)
+    dist.broadcast(tensor, 0)
+    assert tensor.tolist() == [float(sum(RANKS))] * 5
+    assert tensor.requires_grad == requires_grad
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -11,6 +12,7 @@ import torch.distributed as dist
 from worlds import COMM, world
 
 import hpccomm
+from hpccomm.bootstrap.renewal import renew
 from hpccomm.errors import BackendError, DeadlineError
 
 pytestmark = pytest.mark.mpi(min_size=2)
@@ -72,3 +74,49 @@ def test_a_group_that_one_rank_cannot_build_is_refused_on_all() -> None:
     backend = "gloo(threads=0)" if RANK == 1 else "gloo"
     with pytest.raises(Exception, match="threads=0"):
         group(backend, 5)
+
+
+@pytest.mark.parametrize("inner", ["mpi4py", "ring(mpi4py)"])
+@pytest.mark.parametrize("size", [5, 15])
+def test_a_message_of_another_size_is_an_error(inner: str, size: int) -> None:
+    pair = group(inner, 20)
+    if RANK == 0:
+        pair.send([torch.ones(10)], 1, 0).wait()
+    elif RANK == 1:
+        with pytest.raises(BackendError, match=r"recv of|receive"):
+            pair.recv([torch.ones(size)], 0, 0).wait()
+    COMM.Barrier()
+
+
+def test_a_deadline_names_the_missing_rank() -> None:
+    over = group("mpi4py", 1)
+    if RANK:
+        with pytest.raises(DeadlineError, match=r"rank 0 on \S+ has not come: .*(group|called|last)"):
+            all_reduce(over)
+    COMM.Barrier()
+
+
+@pytest.mark.parametrize("backend", ["mpi4py", "gloo", "hierarchical(mpi4py, gloo)", "mpi4py(deadline=strict)"])
+def test_a_group_is_renewed_after_a_rank_was_late(backend: str, standing: hpccomm.World) -> None:
+    """The late rank finds the group given up; renewed, the same group object is right again."""
+    over = group(backend, 0.7)
+    assert all_reduce(over) == COMM.size
+    if RANK == 0:
+        time.sleep(1.5)
+    for _ in range(2):
+        with pytest.raises((DeadlineError, BackendError)):
+            all_reduce(over)
+    over._runner.timeout_s = 20.0
+    renew(over)
+    assert all_reduce(over) == COMM.size
+    big = torch.full((50_000,), float(RANK))
+    dist.all_reduce(big, group=over)
+    assert big[-1] == sum(range(COMM.size))
+
+
+def test_a_world_is_renewed(standing: hpccomm.World) -> None:
+    before = dist.group.WORLD
+    standing.renew()
+    assert dist.group.WORLD is before
+    assert all_reduce(before) == COMM.size
+    assert all_reduce(standing.intra_node) == COMM.size

@@ -12,7 +12,13 @@ import hpccomm
 
 COMM = MPI.COMM_WORLD
 
-PLACEMENTS = {1: ["A"], 2: ["AA", "AB"], 3: ["AAB", "ABA", "ABC"], 4: ["AABB", "ABAB", "ABBA", "AAAB", "ABCC"]}
+PLACEMENTS = {
+    5: ["AABBC"],
+    1: ["A"],
+    2: ["AA", "AB"],
+    3: ["AAB", "ABA", "ABC"],
+    4: ["AABB", "ABAB", "ABBA", "AAAB", "ABCC"],
+}
 """Node of each rank, for every number of ranks that is tested."""
 
 _HERE = PLACEMENTS[COMM.size]
