@@ -185,7 +185,7 @@ class Runner:
         named = self._failed(entry, error)
         if named is error:
             raise error
-        raise named from error
+        raise named from None if isinstance(error, (OverdueError, GroupDeadError)) else error
 
     def _failed(self, entry: Entry, error: Exception) -> Exception:
         """Give the error that waiters get; the group is dead unless the operation was refused before it began."""

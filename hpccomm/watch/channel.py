@@ -55,8 +55,16 @@ class Channel:
         """The port where this rank answers."""
         return int(self.socket.getsockname()[1])
 
-    def ask(self, question: Mapping[str, Any], ranks: Iterable[int]) -> dict[int, Answer]:
-        """Ask ranks and give what they answer within a fraction of a second; those that do not are left out."""
+    def ask(
+        self, question: Mapping[str, Any], ranks: Iterable[int], meanwhile: Callable[[], None]
+    ) -> dict[int, Answer]:
+        """Ask ranks and give what they answer within a fraction of a second; those that do not are left out.
+
+        Args:
+            question: What is asked.
+            ranks: Who is asked.
+            meanwhile: Called when something arrives for this rank itself: the others may be asking too.
+        """
         pending = {self._place(self.peers[rank]): rank for rank in ranks}
         answers: dict[int, Answer] = {}
         with self._open() as ours:
@@ -65,7 +73,7 @@ class Channel:
             while pending and time.monotonic() < end:
                 for place in pending:
                     self._send(ours, {"ask": question}, place)
-                self._collect(ours, pending, answers, time.monotonic() + _ASK_AGAIN_S)
+                self._collect(ours, pending, answers, time.monotonic() + _ASK_AGAIN_S, meanwhile)
         return answers
 
     def tell(self, news: Mapping[str, Any], ranks: Iterable[int]) -> None:
@@ -120,9 +128,18 @@ class Channel:
         known = isinstance(message, dict) and message.get("token") == self._token
         return message if known else {}
 
-    def _collect(self, ours: socket.socket, pending: dict[Any, int], answers: dict[int, Answer], until: float) -> None:
+    def _collect(
+        self,
+        ours: socket.socket,
+        pending: dict[Any, int],
+        answers: dict[int, Answer],
+        until: float,
+        meanwhile: Callable[[], None],
+    ) -> None:
         while pending and (left := until - time.monotonic()) > 0:
-            select.select([ours], [], [ours], left)
+            readable, _, _ = select.select([ours, self.socket], [], [ours], left)
+            if self.socket in readable:
+                meanwhile()
             refused = self._refusals(ours)
             for place in [place for place in pending if place[:2] in refused]:
                 answers[pending.pop(place)] = REFUSED

@@ -61,15 +61,16 @@ class RollCall:
         others = [rank for rank in log.ranks if rank != self._rank]
         if entry.collective in P2P and entry.peer >= 0:
             others = [log.ranks[entry.peer]]
-        answers = self._channel.ask({"group": log.key}, others)
-        missing, waiting = {}, [self._rank]
+        missing = {rank: words for rank in others if (words := self._seen(rank))}
+        answers = self._channel.ask({"group": log.key}, [r for r in others if r not in missing], self.serve)
+        waiting = [self._rank]
         for rank in others:
-            words = self._judge(rank, answers.get(rank), entry)
+            words = missing.get(rank) or self._judge(rank, answers.get(rank), entry)
             if words:
                 missing[rank] = words
             elif entry.collective not in P2P and answers[rank].get("current") == entry.sequence:
                 waiting.append(rank)
-        return Finding(missing, sorted(waiting))
+        return Finding(dict(sorted(missing.items())), sorted(waiting))
 
     def answer(self, question: Answer) -> Answer:
         """Say how far this rank is in a group."""
@@ -84,15 +85,31 @@ class RollCall:
             told["did"] = f"{last}, which ended {time.monotonic() - last.ended_s:.0f} s ago"
         return told
 
-    def _judge(self, rank: int, answer: Answer | None, entry: Entry) -> str:
-        """Say what is the matter with a rank; nothing where it does its part."""
+    def serve(self) -> None:
+        """Take what has arrived over the side channel."""
+        self._channel.serve(self.answer, self.hear)
+
+    def hear(self, news: Answer) -> None:
+        """Take another rank's word that a group is dead."""
+        for log in list(self._flight.logs.values()):
+            if log.key == news.get("group") and log.why_dead is None:
+                log.overdue, log.why_dead = bool(news.get("overdue")), str(news["why"])
+
+    def _seen(self, rank: int) -> str:
+        """Say what is the matter with a process that this one can see; nothing where it runs."""
         where, process = self._places[rank], self._places[rank].process
-        seen = process.space == this_process().space
-        state = process_state(process.pid, process.start_time) if seen else "unknown"
-        if state == "dead" or answer is REFUSED:
+        if process.space != this_process().space:
+            return ""
+        state = process_state(process.pid, process.start_time)
+        if state == "dead":
             return f"on {where.host} has ended (process {process.pid})"
-        if state == "stopped":
-            return f"on {where.host} is stopped (process {process.pid})"
+        return f"on {where.host} is stopped (process {process.pid})" if state == "stopped" else ""
+
+    def _judge(self, rank: int, answer: Answer | None, entry: Entry) -> str:
+        """Say from its answer what is the matter with a rank; nothing where it does its part."""
+        where, process = self._places[rank], self._places[rank].process
+        if answer is REFUSED:
+            return f"on {where.host} has ended (process {process.pid})"
         if answer is None:
             return f"on {where.host} does not answer: it is stopped, or its host cannot be reached"
         if answer.get("unknown"):

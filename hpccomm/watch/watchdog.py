@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from hpccomm.watch.channel import Answer, Channel
+from hpccomm.watch.channel import Channel
 from hpccomm.watch.flight import Entry, Flight, GroupLog
 from hpccomm.watch.missing import RollCall
 from hpccomm.watch.signals import SignalPipe
@@ -105,17 +105,11 @@ class Patrol:
     def walk(self) -> None:
         """Serve the channel, then look at every operation under way."""
         with suppress(OSError, ValueError):
-            self.channel.serve(self._roll_call.answer, self.hear)
+            self._roll_call.serve()
         under_way = [(log, entry) for log in list(self._flight.logs.values()) for entry in log.waiting()]
         self._told = {entry: told for entry, told in self._told.items() if entry.ended_s is None}
         for log, entry in under_way:
             self._look(log, entry)
-
-    def hear(self, news: Answer) -> None:
-        """Take another rank's word that a group is dead."""
-        for log in list(self._flight.logs.values()):
-            if log.key == news.get("group") and log.why_dead is None:
-                log.overdue, log.why_dead = bool(news.get("overdue")), str(news["why"])
 
     def _look(self, log: GroupLog, entry: Entry) -> None:
         now = time.monotonic()
