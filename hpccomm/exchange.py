@@ -180,8 +180,14 @@ def agree(exchange: Exchange, error: Exception | None) -> None:
 
     Raises:
         HpccommError: The same on all ranks, marked `everywhere`; the error's rank stands in its text.
+        DeadlineError: Ranks did not come; this rank's own error is its cause.
     """
-    errors = exchange.all_gather(_portable(error))
+    try:
+        errors = exchange.all_gather(_portable(error))
+    except DeadlineError as late:
+        if error is not None:
+            raise late from error
+        raise
     first = next((rank for rank, found in enumerate(errors) if found is not None), None)
     if first is None:
         return

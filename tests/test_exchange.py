@@ -104,6 +104,14 @@ def test_without_an_error_nothing_is_raised(size):
     assert on_each_rank([HashStore()] * size, lambda exchange: agree(exchange, None)) == [None] * size
 
 
+def test_own_error_is_the_cause_where_the_others_do_not_come():
+    store, own = HashStore(), fault("no device")
+    store.set_timeout(timedelta(milliseconds=50))
+    with pytest.raises(DeadlineError, match="nothing from rank 1") as caught:
+        agree(StoreExchange(store, 0, 2), own)
+    assert caught.value.__cause__ is own
+
+
 class Alone:
     """An exchange of one rank that hands over the object itself."""
 

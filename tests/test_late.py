@@ -65,6 +65,12 @@ def test_rank_that_stays_stopped_is_named_so_and_ends_the_job(mpi: Mpi) -> None:
     assert_ended_at_the_deadline(result, "rank 2 (stopped)")
 
 
+def test_time_in_which_the_whole_job_was_suspended_does_not_count(one_mpi: Mpi) -> None:
+    result = run(one_mpi, "suspended", DEADLINE_S)
+    assert result.returncode == 0, result
+    assert result.stdout.count("sum 3\n") == 3, result
+
+
 def test_rank_that_comes_after_the_deadline_gets_the_error_of_the_others(mpi: Mpi) -> None:
     result = run(mpi, "after the deadline", DEADLINE_S)
     text = "start-up: arrival of 3 ranks: rank 0 and 1 other have waited 4 s for rank 2"
