@@ -1,79 +1,174 @@
 """Exchange of small Python objects among the ranks before any backend stands.
 
-An `Exchange` is all that topology, network and bootstrap need of MPI or of a store; it imports neither.
+An `Exchange` is all that topology, network and bootstrap need of MPI or of a store; it imports neither. Every call
+has a deadline.
 """
 
 from __future__ import annotations
 
 import pickle
+from array import array
+from collections.abc import Callable
 from copy import copy
+from itertools import accumulate
 from typing import Any, Protocol, TypeVar
 
-from hpccomm.errors import HpccommError, LaunchError
+from hpccomm.errors import DeadlineError, HpccommError, LaunchError
+from hpccomm.rollcall import QUIET_S, Describe, RollCall, named, plain
+from hpccomm.units import format_seconds
 
 T = TypeVar("T")
 
 
 class Exchange(Protocol):
-    """Who I am among how many, and one way to gather a small object of every rank."""
+    """Who I am among how many, and one way to gather a small object of every rank.
+
+    Attributes:
+        rank: Who I am.
+        size: Among how many.
+        name: What the calls are for, in messages; may be set.
+        describe: Names a rank, with what is known of its process, in messages; may be set.
+    """
 
     rank: int
     size: int
+    name: str
+    describe: Describe
 
-    def all_gather(self, value: T) -> list[T]:
-        """Give every rank the values of all ranks, in rank order."""
+    def all_gather(self, value: T, call: str = "gather") -> list[T]:
+        """Give every rank the values of all ranks, in rank order.
+
+        Args:
+            value: What this rank tells.
+            call: What is gathered, for messages.
+
+        Raises:
+            DeadlineError: Ranks did not come to this call in time; the text says which.
+        """
         ...
 
 
 class MpiExchange:
-    """Exchange over an mpi4py communicator (pickled, lower-case calls)."""
+    """Exchange over an mpi4py communicator, pickled.
 
-    def __init__(self, communicator: Any) -> None:
+    Args:
+        communicator: The communicator; nothing else uses tag 32767 on it.
+        timeout_s: Deadline of a call in seconds.
+        quiet_s: Seconds of waiting after which it says on stderr who is missing.
+        name: What the calls are for, in messages.
+
+    Attributes:
+        largest: Most bytes that one call of the library gathers; the same on all ranks.
+    """
+
+    largest = 2**31 - 1
+
+    def __init__(
+        self, communicator: Any, *, timeout_s: float, quiet_s: float = QUIET_S, name: str = "exchange"
+    ) -> None:
         self.communicator = communicator
         self.rank: int = communicator.rank
         self.size: int = communicator.size
+        self.name = name
+        self._roll_call = RollCall(communicator, timeout_s=timeout_s, quiet_s=quiet_s)
 
-    def all_gather(self, value: T) -> list[T]:
-        """Give every rank the values of all ranks, in rank order."""
-        gathered: list[T] = self.communicator.allgather(value)
-        return gathered
+    @property
+    def describe(self) -> Describe:
+        """Name a rank in messages."""
+        return self._roll_call.describe
 
+    @describe.setter
+    def describe(self, describe: Describe) -> None:
+        self._roll_call.describe = describe
 
-class StoreExchange:
-    """Exchange over a torch store (`set`, `get`); every call uses fresh keys.
-
-    Args:
-        store: A store that nothing else uses, e.g. a PrefixStore: keys are counted from 1.
-        rank: Who I am.
-        size: Among how many.
-    """
-
-    def __init__(self, store: Any, rank: int, size: int) -> None:
-        self.store = store
-        self.rank = rank
-        self.size = size
-        self._calls = 0
-
-    def all_gather(self, value: T) -> list[T]:
+    def all_gather(self, value: T, call: str = "gather") -> list[T]:
         """Give every rank the values of all ranks, in rank order.
 
         Raises:
-            LaunchError: A rank's value cannot be had from the store, e.g. not before its time-out.
+            DeadlineError: Ranks did not come to this call in time, or a former call failed so.
+        """
+        data = pickle.dumps(value)
+        lengths = array("q", [0]) * self.size
+        self._complete(call, self.communicator.Iallgather, array("q", [len(data)]), lengths)
+        gathered = [bytearray() for _ in lengths]
+        piece = max(self.largest // self.size, 1)
+        for start in range(0, max(lengths), piece):
+            counts = [max(0, min(piece, length - start)) for length in lengths]
+            pieces = self._gather_bytes(data[start : start + piece], counts, call)
+            for whole, part in zip(gathered, pieces, strict=True):
+                whole += part
+        return [pickle.loads(one) for one in gathered]
+
+    def _gather_bytes(self, data: bytes, counts: list[int], call: str) -> list[memoryview]:
+        received = bytearray(sum(counts))
+        self._complete(call, self.communicator.Iallgatherv, data, [received, counts])
+        parts = zip(accumulate(counts), counts, strict=True)
+        return [memoryview(received)[end - count : end] for end, count in parts]
+
+    def _complete(self, call: str, post: Callable[..., Any], *buffers: object) -> None:
+        self._roll_call.complete(lambda: post(*buffers), f"{self.name}: {call}")
+
+    def arrive(self, call: str) -> bool:
+        """Wait for all ranks, and tell whether they came in time; one that goes on alone afterwards has come."""
+        return self._roll_call.arrive(f"{self.name}: {call}")
+
+    def close(self) -> None:
+        """Free the communicator, unless a call on it failed."""
+        self._roll_call.close()
+
+
+class StoreExchange:
+    """Exchange over a torch store (`set`, `wait`, `get`, `check`); every call uses fresh keys.
+
+    Args:
+        store: A store that nothing else uses, e.g. a PrefixStore: keys are counted from 1. Its time-out is the
+            deadline of a call.
+        rank: Who I am.
+        size: Among how many.
+        name: What the calls are for, in messages.
+    """
+
+    def __init__(self, store: Any, rank: int, size: int, name: str = "exchange") -> None:
+        self.store = store
+        self.rank = rank
+        self.size = size
+        self.name = name
+        self.describe: Describe = plain
+        self._calls = 0
+
+    def all_gather(self, value: T, call: str = "gather") -> list[T]:
+        """Give every rank the values of all ranks, in rank order.
+
+        Raises:
+            DeadlineError: Ranks did not come to this call within the store's time-out.
+            LaunchError: The store fails.
         """
         self._calls += 1
-        self.store.set(f"{self._calls}/{self.rank}", pickle.dumps(value))
-        return [pickle.loads(self._value_of(rank)) for rank in range(self.size)]
-
-    def _value_of(self, rank: int) -> bytes:
+        keys = [f"{self._calls}/{rank}" for rank in range(self.size)]
         try:
-            value: bytes = self.store.get(f"{self._calls}/{rank}")
+            self.store.set(keys[self.rank], pickle.dumps(value))
+            self._wait(keys, call)
+            return [pickle.loads(self.store.get(key)) for key in keys]
         except RuntimeError as error:
             raise LaunchError(
-                f"gather a value of each of {self.size} ranks over the store",
-                found=f"nothing from rank {rank}: {error}",
-                remedy="see whether that rank was started, and its output for why it stopped",
+                f"{self.name}: {call} of {self.size} ranks over the store",
+                found=f"the store fails: {error}",
+                remedy="see whether the rank that serves the store still runs, and its output for why it stopped",
             ) from error
-        return value
+
+    def _wait(self, keys: list[str], call: str) -> None:
+        try:
+            self.store.wait(keys)
+        except RuntimeError as error:
+            missing = [rank for rank, key in enumerate(keys) if not self.store.check([key])]
+            if not missing:
+                return
+            limit = format_seconds(self.store.timeout.total_seconds())
+            raise DeadlineError(
+                f"{self.name}: {call} of {self.size} ranks over the store",
+                found=f"nothing from {named(missing, self.describe)} within {limit}",
+                remedy="see whether these ranks were started, and their output for why they stopped",
+            ) from error
 
 
 def agree(exchange: Exchange, error: Exception | None) -> None:
@@ -85,8 +180,14 @@ def agree(exchange: Exchange, error: Exception | None) -> None:
 
     Raises:
         HpccommError: The same on all ranks, marked `everywhere`; the error's rank stands in its text.
+        DeadlineError: Ranks did not come; this rank's own error is its cause.
     """
-    errors = exchange.all_gather(_portable(error))
+    try:
+        errors = exchange.all_gather(_portable(error))
+    except DeadlineError as late:
+        if error is not None:
+            raise late from error
+        raise
     first = next((rank for rank, found in enumerate(errors) if found is not None), None)
     if first is None:
         return

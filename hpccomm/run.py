@@ -65,7 +65,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _finish(booted: Boot, saved: environment.Saved) -> None:
-    booted.barrier(booted.timeout_s)
+    booted.barrier()
     plugin.destroy_groups()
     environment.restore(saved)
     booted.close()

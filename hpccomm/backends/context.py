@@ -14,6 +14,7 @@ import torch
 
 from hpccomm.backends.c10d import PrefixStore, Store
 from hpccomm.exchange import Exchange, MpiExchange, StoreExchange
+from hpccomm.rollcall import QUIET_S, Describe, plain
 from hpccomm.topology import Topology
 
 _LARGEST_TAG = 32767  # what every MPI library grants at least
@@ -31,6 +32,8 @@ class Context:
         address: This host's address that every other host reaches.
         timeout_s: Deadline of an operation, in seconds, where the call gives none.
         path: Where in the job's groups and expressions this stands, for prefixes and messages.
+        quiet_s: Seconds of waiting in the exchange after which it says who is missing.
+        describe: Names a rank of this group, with what is known of its process, in messages.
     """
 
     topology: Topology
@@ -40,18 +43,24 @@ class Context:
     address: str
     timeout_s: float
     path: str = ""
+    quiet_s: float = QUIET_S
+    describe: Describe = field(default=plain, repr=False)
     _exchange: Exchange | None = field(default=None, repr=False)
 
     @property
     def exchange(self) -> Exchange:
         """Exchange of small objects with the ranks of this group."""
         if self._exchange is None:
-            if self.communicator is not None:
-                self._exchange = MpiExchange(self.communicator)
-            else:
-                store = PrefixStore("exchange", self.store)
-                self._exchange = StoreExchange(store, self.topology.rank, self.topology.world_size)
+            self._exchange = self._make_exchange()
+            self._exchange.describe = self.describe
         return self._exchange
+
+    def _make_exchange(self) -> Exchange:
+        name = f"group {self.path.lstrip('/')}"
+        if self.communicator is not None:
+            return MpiExchange(self.communicator, timeout_s=self.timeout_s, quiet_s=self.quiet_s, name=name)
+        store = PrefixStore("exchange", self.store)
+        return StoreExchange(store, self.topology.rank, self.topology.world_size, name)
 
     def split(self, ranks: Sequence[int], name: str) -> Context:
         """Make the context of some of this group's ranks; collective over those ranks alone.
@@ -67,6 +76,7 @@ class Context:
             store=PrefixStore(f"{name}[{ranks[0]}]", self.store),
             communicator=self._subcommunicator(ranks, path),
             path=path,
+            describe=lambda rank: self.describe(ranks[rank]),
             _exchange=None,
         )
 
@@ -85,7 +95,9 @@ class Context:
         return made
 
     def close(self) -> None:
-        """Free the communicator; a second call does nothing."""
-        if self.communicator is not None:
+        """Free the communicator, unless an exchange on it failed; a second call does nothing."""
+        if isinstance(self._exchange, MpiExchange):
+            self._exchange.close()
+        elif self.communicator is not None:
             self.communicator.Free()
-            self.communicator = None
+        self.communicator = self._exchange = None

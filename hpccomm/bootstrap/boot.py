@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,15 +23,16 @@ from hpccomm.backends.context import Context
 from hpccomm.backends.engine import engine
 from hpccomm.bootstrap import mpi
 from hpccomm.bootstrap.abort import guard
-from hpccomm.bootstrap.settings import RANK_PID, check_equal, port_asked, settings
+from hpccomm.bootstrap.settings import RANK_PID, check_equal, port_asked, quiet_s, settings
 from hpccomm.bootstrap.store import fresh, serve
 from hpccomm.bootstrap.vigil import vigil
-from hpccomm.errors import LaunchError, WorldError
+from hpccomm.errors import DeadlineError, LaunchError, WorldError
 from hpccomm.exchange import Exchange, MpiExchange, StoreExchange, agree
 from hpccomm.launch import ALONE, LAUNCHERS, Launch, Launcher, detect
+from hpccomm.liveness import Process, process_state, this_process
+from hpccomm.rollcall import Describe
 from hpccomm.topology import NodeIdentity, Topology, identify, resolve
-
-_POLL_S = 0.001
+from hpccomm.watch.missing import Place
 
 
 @dataclass
@@ -49,8 +49,8 @@ class Boot:
         endpoint: Address and port of the store's server.
         serves_store: Whether hpccomm's own rank 0 serves the store.
         crowded: Whether more ranks than usable cores share this host.
-        cores: Usable cores of this host, over all its ranks.
         timeout_s: Deadline of an operation where nothing else is said.
+        quiet_s: Seconds of waiting after which ranks say who is missing.
         mpi_library: The MPI library that joins the ranks, or ``none``.
     """
 
@@ -63,8 +63,8 @@ class Boot:
     endpoint: tuple[str, int]
     serves_store: bool
     crowded: bool
-    cores: int
     timeout_s: float
+    quiet_s: float
     mpi_library: str
     pid: int = field(default_factory=os.getpid)
 
@@ -83,25 +83,20 @@ class Boot:
         """
         cpu = torch.device("cpu")
         whole = Context(self.topology, store, self.communicator, cpu, self.address, self.timeout_s)
+        whole.quiet_s, whole.describe = self.quiet_s, self.exchange.describe
         return whole.split(ranks, name)
 
-    def barrier(self, timeout_s: float) -> bool:
-        """Wait for all ranks, and tell whether they came within a time in seconds."""
-        if self.communicator is None:
-            return self._barrier_over_store()
-        request, end = self.communicator.Ibarrier(), time.monotonic() + timeout_s
-        while not request.Test():
-            if time.monotonic() > end:
-                _abandoned.append((self.communicator, request))
-                return False
-            time.sleep(_POLL_S)
-        return True
+    def barrier(self) -> bool:
+        """Wait for all ranks until the deadline, and tell whether they came."""
+        if isinstance(self.exchange, MpiExchange):
+            return self.exchange.arrive("end")
+        return self._barrier_over_store()
 
     def _barrier_over_store(self) -> bool:
         """Wait for the store's own time; rank 0 leaves last, since its end may be the end of the store."""
         left, others = PrefixStore("left", self.store), range(1, self.exchange.size)
-        with suppress(RuntimeError):
-            self.exchange.all_gather(None)
+        with suppress(RuntimeError, DeadlineError):
+            self.exchange.all_gather(None, "end")
             if self.exchange.rank == 0:
                 left.wait([str(rank) for rank in others])
             else:
@@ -110,11 +105,11 @@ class Boot:
         return False
 
     def close(self) -> None:
-        """Free the communicator, unless a barrier on it was given up; all groups are gone by then."""
+        """Free the communicator, unless a call on it was given up; all groups are gone by then."""
         vigil.leave()
         engine.stop()
-        if self.communicator is not None and all(self.communicator is not kept for kept, _ in _abandoned):
-            self.communicator.Free()
+        if self.communicator is not None and isinstance(self.exchange, MpiExchange):
+            self.exchange.close()
         self.communicator = None
 
 
@@ -123,6 +118,7 @@ class _Hello:
     """What every rank tells all others first."""
 
     identity: NodeIdentity
+    process: Process
     cores: frozenset[int]
     settings: dict[str, str]
 
@@ -141,9 +137,6 @@ class Joined:
     rank: int
     size: int
 
-
-# Communicators on which MPI may still be at work, with their requests.
-_abandoned: list[tuple[Any, Any]] = []
 
 _booted_in: int | None = None
 _torch_store: Store | None = None
@@ -173,6 +166,7 @@ def boot(environ: Mapping[str, str], *, timeout_s: float, port: int = 0, joined:
         joined: What torch has connected already.
 
     Raises:
+        DeadlineError: Ranks have not come in time; the text says which.
         LaunchError: Launcher, MPI library and variables contradict each other.
         TopologyError: Node identities contradict each other.
         NetworkError: No usable address, or a busy port.
@@ -185,12 +179,15 @@ def boot(environ: Mapping[str, str], *, timeout_s: float, port: int = 0, joined:
     launch = detect(environ)
     guard.rank_0_reports = not launch.launcher.offers  # what offers nothing by itself does not end the others either
     apart = joined is not None and launch.launcher is ALONE
-    communicator = None if apart else mpi.start(launch, environ)
-    exchange, store = _first_exchange(launch, communicator, joined, timeout_s)
+    quiet = quiet_s(environ)
+    communicator = None if apart else mpi.start(launch, environ, timeout_s=timeout_s, quiet_s=quiet)
+    exchange, store = _first_exchange(launch, communicator, joined, timeout_s, quiet)
     guard.rank, guard.size = exchange.rank, exchange.size
     shared = mpi.shared_memory_leader(communicator) if communicator is not None else None
-    hello = _Hello(identify(environ, shared), frozenset(os.sched_getaffinity(0)), settings(environ))
-    everyone = exchange.all_gather(hello)
+    cores = frozenset(os.sched_getaffinity(0))
+    hello = _Hello(identify(environ, shared), this_process(), cores, settings(environ))
+    everyone = exchange.all_gather(hello, "gather of settings")
+    exchange.describe = _describe_from(exchange.rank, [one.process for one in everyone])
     check_equal([one.settings for one in everyone])
     topology = resolve(exchange.rank, [one.identity for one in everyone])
     address = network.choose(exchange, topology.hosts, environ.get("HPCCOMM_INTERFACE")).address
@@ -199,12 +196,14 @@ def boot(environ: Mapping[str, str], *, timeout_s: float, port: int = 0, joined:
         endpoint = environ.get("MASTER_ADDR", ""), int(environ.get("MASTER_PORT") or 0)
     else:
         store, endpoint = serve(exchange, address, port=port or port_asked(environ), timeout_s=timeout_s)
-    vigil.join(exchange, address, environ)
+    places = [Place(one.identity.hostname, one.process) for one in everyone]
+    vigil.join(exchange, address, places, quiet_s=quiet, folder=environ.get("HPCCOMM_FLIGHT_DIR", ""))
     host = topology.hosts[exchange.rank]
     here = [one.cores for one, where in zip(everyone, topology.hosts, strict=True) if where == host]
-    cores = len(frozenset[int]().union(*here))
+    usable = len(frozenset[int]().union(*here))
     engine.threaded = communicator is None or mpi.calls_from_threads()
-    engine.crowded = len(here) > cores
+    engine.crowded = len(here) > usable
+    exchange.name = "world"
     return Boot(
         launch=launch,
         exchange=exchange,
@@ -214,29 +213,42 @@ def boot(environ: Mapping[str, str], *, timeout_s: float, port: int = 0, joined:
         store=fresh(store, range(exchange.size), "world"),
         endpoint=endpoint,
         serves_store=serves,
-        crowded=len(here) > cores,
-        cores=cores,
+        crowded=len(here) > usable,
         timeout_s=timeout_s,
+        quiet_s=quiet,
         mpi_library=mpi.library() if communicator is not None else "none",
     )
 
 
+def _describe_from(rank: int, processes: Sequence[Process]) -> Describe:
+    """Give what names a rank, and says of one of this host that its process is stopped or dead."""
+
+    def describe(other: int) -> str:
+        process = processes[other]
+        known = process.space == processes[rank].space
+        state = process_state(process.pid, process.start_time) if known else "running"
+        return f"rank {other}" if state == "running" else f"rank {other} ({state})"
+
+    return describe
+
+
 def _first_exchange(
-    launch: Launch, communicator: Any, joined: Joined | None, timeout_s: float
+    launch: Launch, communicator: Any, joined: Joined | None, timeout_s: float, quiet_s: float
 ) -> tuple[Exchange, Store | None]:
     """Reach the other ranks over MPI, over torch's own store, or be alone; give torch's store if there is one."""
-    if communicator is not None:
-        exchange = MpiExchange(communicator)
-        if joined is not None:
-            agree(exchange, _difference(joined, exchange))
-        return exchange, None if joined is None else joined.store
-    if joined is None and launch.uses_mpi:
-        return StoreExchange(HashStore(), 0, 1), None
-    if joined is None:
+    if joined is None and not launch.uses_mpi:
         assert launch.rank is not None and launch.size is not None
         joined = _meet(launch.rank, launch.size, timeout_s)
+    store = None if joined is None else joined.store
+    if communicator is not None:
+        exchange = MpiExchange(communicator, timeout_s=timeout_s, quiet_s=quiet_s, name="start-up")
+        if joined is not None:
+            agree(exchange, _difference(joined, exchange))
+        return exchange, store
+    if joined is None:
+        return StoreExchange(HashStore(), 0, 1, "start-up"), None
     apart = fresh(joined.store, range(joined.size), "boot")
-    return StoreExchange(apart, joined.rank, joined.size), joined.store
+    return StoreExchange(apart, joined.rank, joined.size, "start-up"), store
 
 
 def _difference(joined: Joined, exchange: Exchange) -> LaunchError | None:

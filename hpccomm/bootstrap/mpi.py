@@ -13,19 +13,27 @@ from hpccomm.bootstrap.abort import guard
 from hpccomm.errors import LaunchError
 from hpccomm.launch import Launch, Launcher, check_library, check_world
 from hpccomm.launch.launchers import PMI, PMIX
+from hpccomm.rollcall import RollCall
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 
-def start(launch: Launch, environ: Mapping[str, str]) -> Intracomm | None:
-    """Initialise MPI and give a new communicator of all ranks, or None where no MPI is needed.
+# The waits on COMM_WORLD. Where one was given up, MPI is still in it, and no later start may wait there.
+_arrivals: RollCall | None = None
+
+
+def start(launch: Launch, environ: Mapping[str, str], *, timeout_s: float, quiet_s: float) -> Intracomm | None:
+    """Initialise MPI, wait for all ranks and give a new communicator of them, or None where no MPI is needed.
 
     Args:
         launch: What started this process.
         environ: The environment, for cross-checks of size and rank.
+        timeout_s: Seconds to wait for the other ranks.
+        quiet_s: Seconds after which it says who is missing.
 
     Raises:
+        DeadlineError: Ranks have not come in time; the text says which.
         LaunchError: No MPI library, one of another family than the launcher's, or one that does not see the
             other ranks. Raised before MPI_Init wherever that can be known.
     """
@@ -58,7 +66,16 @@ def start(launch: Launch, environ: Mapping[str, str]) -> Intracomm | None:
     except LaunchError as error:
         error.everywhere = world.size == 1  # other contradictions may be this rank's own
         raise
+    _arrive(world, timeout_s, quiet_s)
     return world.Dup()
+
+
+def _arrive(world: Intracomm, timeout_s: float, quiet_s: float) -> None:
+    global _arrivals
+    if _arrivals is None:
+        _arrivals = RollCall(world, timeout_s=timeout_s, quiet_s=quiet_s)
+    _arrivals.set_times(timeout_s, quiet_s)
+    _arrivals.meet("start-up: arrival")
 
 
 def abort_before_start(launcher: Launcher, environ: Mapping[str, str]) -> Callable[[int], Any] | None:

@@ -6,9 +6,12 @@ mix algorithms.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from hpccomm.errors import OptionError
+from hpccomm.rollcall import QUIET_S
 
 PREFIX = "HPCCOMM_"
 RANK_PID = "HPCCOMM_RANK_PID"  # process id of the rank, for its children to see that they are none
@@ -82,6 +85,24 @@ def port_asked(environ: Mapping[str, str]) -> int:
             everywhere=True,
         )
     return int(text)
+
+
+def quiet_s(environ: Mapping[str, str]) -> float:
+    """Read HPCCOMM_QUIET_S, the seconds of waiting after which ranks say who is missing.
+
+    Raises:
+        OptionError: It is no number of seconds above 0.
+    """
+    text = environ.get("HPCCOMM_QUIET_S") or str(QUIET_S)
+    with suppress(ValueError):
+        if 0 < float(text) < math.inf:
+            return float(text)
+    raise OptionError(
+        f"read HPCCOMM_QUIET_S={text!r}",
+        found="no number of seconds above 0",
+        remedy="give one, e.g. 30, or leave it unset",
+        everywhere=True,
+    )
 
 
 def _value(value: str | None) -> str:

@@ -13,22 +13,20 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
 from hpccomm.bootstrap.abort import guard
-from hpccomm.errors import DeadlineError, OptionError
+from hpccomm.errors import DeadlineError
 from hpccomm.exchange import Exchange
-from hpccomm.liveness import this_process
 from hpccomm.watch.channel import Channel, Peer
 from hpccomm.watch.flight import Entry, GroupLog, flight
-from hpccomm.watch.missing import Place, RollCall
+from hpccomm.watch.missing import Inquiry, Place
 from hpccomm.watch.signals import SignalPipe
 from hpccomm.watch.watchdog import Patrol, Watchdog
 
-_QUIET_S = 10.0
 _END_S = 2  # from the abort of all ranks to the certain end of this one
 
 
@@ -38,7 +36,7 @@ class Vigil:
     def __init__(self) -> None:
         self._watchdog: Watchdog | None = None
         self._channel: Channel | None = None
-        self._roll_call: RollCall | None = None
+        self._inquiry: Inquiry | None = None
         self._rank, self._size = 0, 1
         self._folder: Path | None = None
 
@@ -52,35 +50,30 @@ class Vigil:
             signals = SignalPipe([signal.SIGTERM, signal.SIGUSR2])
             self._watchdog = Watchdog(flight, signals, self._on_signal, _end_orphan if launched else None)
 
-    def join(self, exchange: Exchange, address: str, environ: Mapping[str, str]) -> None:
+    def join(self, exchange: Exchange, address: str, places: Sequence[Place], *, quiet_s: float, folder: str) -> None:
         """Open the side channel to all ranks; collective.
 
         Args:
             exchange: Reaches all ranks.
             address: This host's address that all others reach.
-            environ: The environment, read for HPCCOMM_QUIET_S and HPCCOMM_FLIGHT_DIR.
-
-        Raises:
-            OptionError: HPCCOMM_QUIET_S is no time.
+            places: Where every rank lives.
+            quiet_s: Seconds after which a waiting operation is spoken of.
+            folder: Where flight records go; empty for one of this job's own under the temporary folder.
         """
-        quiet_s = _seconds(environ, "HPCCOMM_QUIET_S", _QUIET_S)
-        token = exchange.all_gather(secrets.token_hex(16) if exchange.rank == 0 else "")[0]
+        token = exchange.all_gather(secrets.token_hex(16) if exchange.rank == 0 else "", "gather of a token")[0]
         channel = Channel(address, token)
-        mine = Place(os.uname().nodename, this_process())
-        everyone = exchange.all_gather((Peer(address, channel.port), mine))
-        channel.peers = [peer for peer, _ in everyone]
+        channel.peers = exchange.all_gather(Peer(address, channel.port), "gather of addresses")
         self._rank, self._size = exchange.rank, exchange.size
         self._channel = channel
-        self._roll_call = RollCall(channel, flight, [place for _, place in everyone], exchange.rank)
-        folder = environ.get("HPCCOMM_FLIGHT_DIR")
+        self._inquiry = Inquiry(channel, flight, places, exchange.rank)
         self._folder = Path(folder) if folder else Path(tempfile.gettempdir(), f"hpccomm-flight-{token[:12]}")
-        patrol = Patrol(flight, channel, self._roll_call, rank=exchange.rank, quiet_s=quiet_s, end=self._end_stuck)
+        patrol = Patrol(flight, channel, self._inquiry, rank=exchange.rank, quiet_s=quiet_s, end=self._end_stuck)
         if self._watchdog is not None and exchange.size > 1:
             self._watchdog.guard(patrol)
 
     def leave(self) -> None:
         """Close the side channel; the watchdog goes on with the launcher and the signals."""
-        channel, self._channel, self._roll_call = self._channel, None, None
+        channel, self._channel, self._inquiry = self._channel, None, None
         if self._watchdog is not None:
             self._watchdog.guard(None)
         if channel is not None:
@@ -88,9 +81,9 @@ class Vigil:
 
     def blame(self, log: GroupLog, entry: Entry) -> str:
         """Find out who holds an operation up, in words; nothing where that cannot be known."""
-        roll_call = self._roll_call
+        inquiry = self._inquiry
         with suppress(OSError, ValueError):
-            return str(roll_call.find(log, entry)) if roll_call is not None and len(log.ranks) > 1 else ""
+            return str(inquiry.find(log, entry)) if inquiry is not None and len(log.ranks) > 1 else ""
         return ""
 
     def on_death(self, log: GroupLog) -> None:
@@ -159,19 +152,6 @@ def _end_by(number: int) -> None:
     """Die of a signal, as if it had never been handled; from any thread."""
     ctypes.CDLL(None).signal(number, None)
     os.kill(os.getpid(), number)
-
-
-def _seconds(environ: Mapping[str, str], name: str, default: float) -> float:
-    text = environ.get(name) or str(default)
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < float("inf"):
-        raise OptionError(
-            f"read {name}={text!r}", found="no number of seconds", remedy="give a positive number", everywhere=True
-        )
-    return value
 
 
 vigil = Vigil()

@@ -186,7 +186,7 @@ class World:
         """
         if self._closed or os.getpid() != self._boot.pid:
             return
-        if not guard.failed and not self._boot.barrier(self._boot.timeout_s):
+        if not guard.failed and not self._boot.barrier():
             print(
                 f"hpccomm: rank {self.topology.rank} closes its world alone: the other ranks did not close theirs "
                 f"within {self._boot.timeout_s:g} s",

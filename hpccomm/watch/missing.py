@@ -43,7 +43,7 @@ class Finding:
         return "; ".join(shown + more)
 
 
-class RollCall:
+class Inquiry:
     """Asks and answers for this rank.
 
     Args:

@@ -17,7 +17,7 @@ from typing import Any
 
 from hpccomm.watch.channel import Channel
 from hpccomm.watch.flight import Entry, Flight, GroupLog
-from hpccomm.watch.missing import RollCall
+from hpccomm.watch.missing import Inquiry
 from hpccomm.watch.signals import SignalPipe
 
 _TICK_S = 0.25
@@ -82,7 +82,7 @@ class Patrol:
     Args:
         flight: This process's record.
         channel: The side channel.
-        roll_call: Finds out who is missing.
+        inquiry: Finds out who is missing.
         rank: This rank in the job.
         quiet_s: Seconds after which a waiting operation is spoken of.
         end: Ends the process with an error of an operation that nothing else ends.
@@ -92,20 +92,20 @@ class Patrol:
         self,
         flight: Flight,
         channel: Channel,
-        roll_call: RollCall,
+        inquiry: Inquiry,
         *,
         rank: int,
         quiet_s: float,
         end: Callable[[GroupLog, Entry], Any],
     ) -> None:
         self.channel = channel
-        self._flight, self._roll_call, self._rank, self._quiet_s, self._end = flight, roll_call, rank, quiet_s, end
+        self._flight, self._inquiry, self._rank, self._quiet_s, self._end = flight, inquiry, rank, quiet_s, end
         self._told: dict[Entry, float] = {}
 
     def walk(self) -> None:
         """Serve the channel, then look at every operation under way."""
         with suppress(OSError, ValueError):
-            self._roll_call.serve()
+            self._inquiry.serve()
         under_way = [(log, entry) for log in list(self._flight.logs.values()) for entry in log.waiting()]
         self._told = {entry: told for entry, told in self._told.items() if entry.ended_s is None}
         for log, entry in under_way:
@@ -124,7 +124,7 @@ class Patrol:
 
     def _say(self, log: GroupLog, entry: Entry, waited: float) -> None:
         """Say who is missing, if this is the lowest rank that waits there."""
-        found = self._roll_call.find(log, entry)
+        found = self._inquiry.find(log, entry)
         if entry.ended_s is not None or found.waiting[0] != self._rank:
             return
         others = len(found.waiting) - 1

@@ -151,6 +151,7 @@ LAST = SIZE - 1
 ALIKE = {
     "malformed ranks per node": ({"HPCCOMM_RANKS_PER_NODE": "two"}, OptionError, "HPCCOMM_RANKS_PER_NODE='two'"),
     "malformed port": ({"HPCCOMM_STORE_PORT": "ssh"}, OptionError, "HPCCOMM_STORE_PORT='ssh'"),
+    "malformed quiet time": ({"HPCCOMM_QUIET_S": "0"}, OptionError, "HPCCOMM_QUIET_S='0'"),
     "unknown backend": ({"HPCCOMM_BACKEND": "smoke"}, ExpressionError, "'smoke'"),
     "malformed backend": ({"HPCCOMM_BACKEND": "hierarchical(gloo"}, ExpressionError, "hierarchical"),
     "missing file": ({"HPCCOMM_BACKEND": "@/no/such/file"}, HpccommError, "/no/such/file"),

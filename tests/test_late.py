@@ -1,0 +1,78 @@
+"""Jobs in which a rank comes late or never: the others name it, and do not wait beyond their deadline."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+from harness import Mpi, Result, run_job
+
+PROGRAM = str(Path(__file__).with_name("programs") / "late.py")
+DEADLINE_S = 4.0
+END_S = 3.0  # from the deadline to the end of mpirun, on a busy machine; 0.6 s otherwise
+JOB_S = 200.0
+QUIET = {"HPCCOMM_QUIET_S": "1"}
+WAITED = r"hpccomm: rank 0 and 1 other have waited (?:1|1\.\d+) s for "
+
+
+def run(mpi: Mpi, way: str, deadline_s: float) -> Result:
+    result = run_job(mpi, 3, [mpi.python, PROGRAM, way, f"{deadline_s}"], env=QUIET, timeout_s=JOB_S)
+    assert not result.timed_out, result
+    assert not result.leftovers, result
+    return result
+
+
+def begins(result: Result) -> list[float]:
+    """Give the times at which ranks began to wait, on the clock of this host."""
+    return [float(text) for text in re.findall(r"begins at (\S+)", result.stdout)]
+
+
+def assert_named(result: Result, rank_and_call: str) -> None:
+    assert re.search(WAITED + re.escape(rank_and_call), result.stderr), result
+
+
+def assert_ended_at_the_deadline(result: Result, whom: str) -> None:
+    """See that the ranks that waited told of the missing one and ended the job, with one voice."""
+    assert result.returncode != 0, result
+    assert result.stderr.count("errors.DeadlineError: ") == 1, result
+    assert f"found: rank 0 and 1 other have waited 4 s for {whom}\n" in result.stderr, result
+    assert "sum" not in result.stdout, result
+
+
+def test_rank_that_never_comes_is_named_and_ends_the_job(mpi: Mpi) -> None:
+    result = run(mpi, "never", DEADLINE_S)
+    waited_s = time.monotonic() - min(begins(result))
+    assert_named(result, "rank 2 (start-up: arrival)")
+    assert_ended_at_the_deadline(result, "rank 2")
+    assert "start-up: arrival of 3 ranks" in result.stderr, result
+    first, last = min(begins(result)), max(begins(result))
+    assert DEADLINE_S < waited_s < DEADLINE_S + END_S + (last - first), result
+
+
+def test_stopped_rank_that_goes_on_in_time_is_named_and_all_is_right(mpi: Mpi) -> None:
+    result = run(mpi, "stopped", 60)
+    assert_named(result, "rank 2 (start-up: arrival)")
+    assert_named(result, "rank 2 (stopped) (world: gather)")
+    assert result.returncode == 0, result
+    assert result.stdout.count("sum 3\n") == 3, result
+    assert "rank 1 and" not in result.stderr, result
+
+
+def test_rank_that_stays_stopped_is_named_so_and_ends_the_job(mpi: Mpi) -> None:
+    result = run(mpi, "stopped for good", DEADLINE_S)
+    assert_named(result, "rank 2 (stopped) (world: gather)")
+    assert_ended_at_the_deadline(result, "rank 2 (stopped)")
+
+
+def test_time_in_which_the_whole_job_was_suspended_does_not_count(one_mpi: Mpi) -> None:
+    result = run(one_mpi, "suspended", DEADLINE_S)
+    assert result.returncode == 0, result
+    assert result.stdout.count("sum 3\n") == 3, result
+
+
+def test_rank_that_comes_after_the_deadline_gets_the_error_of_the_others(mpi: Mpi) -> None:
+    result = run(mpi, "after the deadline", DEADLINE_S)
+    text = "start-up: arrival of 3 ranks: rank 0 and 1 other have waited 4 s for rank 2"
+    assert sorted(re.findall("rank .: start.*", result.stdout)) == [f"rank {rank}: {text}" for rank in range(3)], result
+    assert result.returncode == 7, result
