@@ -40,7 +40,7 @@ def group(*operations: dict[str, Any], started: int | None = None, **changed: An
 
 
 def record(rank: int, *groups: dict[str, Any], **changed: Any) -> dict[str, Any]:
-    written = {"version": 1, "rank": rank, "size": 4, "host": "vm", "pid": 1000 + rank, "why": "SIGUSR2"}
+    written = {"version": 1, "rank": rank, "size": 4, "job": "", "host": "vm", "pid": 1000 + rank, "why": "SIGUSR2"}
     return {**written, "written_at": 1.8e9, "clock_s": CLOCK_S, "groups": groups, **changed}
 
 

@@ -38,6 +38,7 @@ class Vigil:
         self._channel: Channel | None = None
         self._inquiry: Inquiry | None = None
         self._rank, self._size = 0, 1
+        self._job = ""
         self._folder: Path | None = None
 
     def begin(self, *, launched: bool) -> None:
@@ -66,7 +67,8 @@ class Vigil:
         self._rank, self._size = exchange.rank, exchange.size
         self._channel = channel
         self._inquiry = Inquiry(channel, flight, places, exchange.rank)
-        self._folder = Path(folder) if folder else Path(tempfile.gettempdir(), f"hpccomm-flight-{token[:12]}")
+        self._job = token[:12]
+        self._folder = Path(folder) if folder else Path(tempfile.gettempdir(), f"hpccomm-flight-{self._job}")
         patrol = Patrol(flight, channel, self._inquiry, rank=exchange.rank, quiet_s=quiet_s, end=self._end_stuck)
         if self._watchdog is not None and exchange.size > 1:
             self._watchdog.guard(patrol)
@@ -95,14 +97,23 @@ class Vigil:
                 channel.tell(
                     {"group": log.key, "why": f"rank {self._rank}: {log.why_dead}", "overdue": log.overdue}, others
                 )
-        self.write_flight(f"group {log.name} died: {log.why_dead}")
+        if self._size > 1:
+            self.write_flight(f"group {log.name} died: {log.why_dead}")
 
-    def write_flight(self, why: str) -> Path | None:
-        """Write this rank's flight record; gives the file, or None where it cannot be written."""
-        if self._folder is None or self._size == 1:
-            return None
+    def write_flight(self, why: str, folder: Path | None = None) -> Path | None:
+        """Write this rank's flight record.
+
+        Args:
+            why: What makes it write.
+            folder: Where to; None for the job's own folder.
+
+        Returns:
+            The file, or None where it cannot be written or nothing was begun.
+        """
+        folder = folder or self._folder
         with suppress(OSError):
-            return flight.write(self._folder, self._rank, self._size, why)
+            if folder is not None:
+                return flight.write(folder, rank=self._rank, size=self._size, job=self._job, why=why)
         return None
 
     @property

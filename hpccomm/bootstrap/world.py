@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from pathlib import Path
 from types import TracebackType
 from typing import TypeVar, cast
 
@@ -18,6 +19,7 @@ from hpccomm.bootstrap.abort import guard
 from hpccomm.bootstrap.agreement import agreed
 from hpccomm.bootstrap.boot import Boot, boot, enter
 from hpccomm.bootstrap.renewal import renew
+from hpccomm.bootstrap.vigil import vigil
 from hpccomm.errors import HpccommError, WorldError
 from hpccomm.exchange import Exchange
 from hpccomm.expression import Expression
@@ -164,6 +166,17 @@ class World:
         if error.code:
             guard.exit(error.code)
         self.close()
+
+    def write_flight_record(self, folder: str | Path | None = None) -> Path | None:
+        """Write what this rank's groups did last, for ``python -m hpccomm.doctor --flight``.
+
+        Args:
+            folder: Where to; None for HPCCOMM_FLIGHT_DIR, else a folder of this job under the temporary one.
+
+        Returns:
+            The file ``rank<N>.json``, or None where it cannot be written.
+        """
+        return vigil.write_flight("asked for", None if folder is None else Path(folder))
 
     def renew(self) -> None:
         """Give the world's three groups new backends, e.g. after a deadline has passed; collective.

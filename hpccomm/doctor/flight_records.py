@@ -86,6 +86,7 @@ class RankRecord:
     Attributes:
         rank: Its rank in the world.
         size: The world's size.
+        job: The job's own name.
         host: Its host's name.
         pid: Its process there.
         why: What made it write.
@@ -96,6 +97,7 @@ class RankRecord:
 
     rank: int
     size: int
+    job: str
     host: str
     pid: int
     why: str
@@ -108,6 +110,7 @@ _NUMBER = (int, float)
 _OF_RANK: Mapping[str, tuple[type, ...]] = {
     "rank": (int,),
     "size": (int,),
+    "job": (str,),
     "host": (str,),
     "pid": (int,),
     "why": (str,),
@@ -149,9 +152,11 @@ def load(folder: Path) -> list[RankRecord]:
         OptionError: There is no such folder or no record in it, a record does not fit, or they are of several jobs.
     """
     records = [_read(path, rank) for rank, path in sorted(_files(folder).items())]
-    sizes = {size: [one.rank for one in records if one.size == size] for size in {one.size for one in records}}
-    if len(sizes) > 1:
-        parts = [f"size {size} by rank {ranges(ranks)}" for size, ranks in sorted(sizes.items())]
+    jobs: dict[str, list[int]] = {}
+    for one in records:
+        jobs.setdefault(f"{f'job {one.job}, ' if one.job else ''}size {one.size}", []).append(one.rank)
+    if len(jobs) > 1:
+        parts = [f"{job} by rank {ranges(ranks)}" for job, ranks in sorted(jobs.items())]
         raise OptionError(
             f"merge the flight records in {folder}",
             found=f"ranks of different jobs: {listed(parts)}",

@@ -159,7 +159,7 @@ class GroupLog:
     def as_data(self) -> dict[str, Any]:
         """Give what the file says of it."""
         return {
-            "name": self.name,
+            "name": self.key if self.generation else self.name,
             "expression": self.expression,
             "ranks": list(self.ranks),
             "started": self.started,
@@ -182,8 +182,15 @@ class Flight:
         if self.logs.get(log.name) is log:
             del self.logs[log.name]
 
-    def write(self, folder: Path, rank: int, size: int, why: str) -> Path:
+    def write(self, folder: Path, *, rank: int, size: int, job: str, why: str) -> Path:
         """Write ``rank<N>.json`` into a folder, which is made where it is missing.
+
+        Args:
+            folder: Where to.
+            rank: This rank.
+            size: The number of ranks.
+            job: Tells the job's files from those of other jobs.
+            why: What made it write.
 
         Returns:
             The file.
@@ -195,6 +202,7 @@ class Flight:
             "version": 1,
             "rank": rank,
             "size": size,
+            "job": job,
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "why": why,
