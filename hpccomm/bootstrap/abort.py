@@ -49,6 +49,7 @@ class JobGuard:
         abort: Ends all ranks with an exit status, or None where nothing does.
         rank_0_reports: Whether an error of all ranks is left to rank 0 for good. Otherwise a rank that still lives
             after a while reports it too: under mpirun the first rank that exits takes rank 0 along.
+        on_end: Called when this rank ends, its error written.
         failed: Whether this rank is ending with an error, so that nothing may wait for other ranks any more.
     """
 
@@ -57,6 +58,7 @@ class JobGuard:
         self.size = 0
         self.abort: Callable[[int], Any] | None = None
         self.rank_0_reports = False
+        self.on_end: Callable[[], None] = lambda: None
         self.failed = False
         self._pid: int | None = None
         self._before: Callable[[type[BaseException], BaseException, TracebackType | None], Any] = sys.excepthook
@@ -121,6 +123,7 @@ class JobGuard:
     def end(self, status: int) -> None:
         """End all ranks with an exit status, where MPI or its launcher does that; else return."""
         self.failed = True
+        self.on_end()
         if self.abort is not None and self.size != 1:
             sys.stdout.flush()
             time.sleep(_FORWARD_S)

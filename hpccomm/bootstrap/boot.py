@@ -29,6 +29,7 @@ from hpccomm.bootstrap.vigil import vigil
 from hpccomm.errors import DeadlineError, LaunchError, WorldError
 from hpccomm.exchange import Exchange, MpiExchange, StoreExchange, agree
 from hpccomm.launch import ALONE, LAUNCHERS, Launch, Launcher, detect
+from hpccomm.launch.launchers import PMI
 from hpccomm.liveness import Process, process_state, this_process
 from hpccomm.rollcall import Describe
 from hpccomm.topology import NodeIdentity, Topology, identify, resolve
@@ -198,6 +199,8 @@ def boot(environ: Mapping[str, str], *, timeout_s: float, port: int = 0, joined:
         store, endpoint = serve(exchange, address, port=port or port_asked(environ), timeout_s=timeout_s)
     places = [Place(one.identity.hostname, one.process) for one in everyone]
     vigil.join(exchange, address, places, quiet_s=quiet, folder=environ.get("HPCCOMM_FLIGHT_DIR", ""))
+    if launch.launcher.offers == frozenset({PMI}):
+        vigil.summon_coroner()
     host = topology.hosts[exchange.rank]
     here = [one.cores for one, where in zip(everyone, topology.hosts, strict=True) if where == host]
     usable = len(frozenset[int]().union(*here))

@@ -21,11 +21,15 @@ from typing import NoReturn
 from hpccomm.bootstrap.abort import guard
 from hpccomm.errors import DeadlineError
 from hpccomm.exchange import Exchange
+from hpccomm.liveness import this_process
 from hpccomm.watch.channel import Channel, Peer
+from hpccomm.watch.coroner import summon, tell
+from hpccomm.watch.deaths import Deaths
 from hpccomm.watch.flight import Entry, GroupLog, flight
 from hpccomm.watch.missing import Inquiry, Place
+from hpccomm.watch.patrol import Patrol
 from hpccomm.watch.signals import SignalPipe
-from hpccomm.watch.watchdog import Patrol, Watchdog
+from hpccomm.watch.watchdog import Watchdog
 
 _END_S = 2  # from the abort of all ranks to the certain end of this one
 
@@ -35,6 +39,7 @@ class Vigil:
 
     def __init__(self) -> None:
         self._watchdog: Watchdog | None = None
+        self._patrol: Patrol | None = None
         self._channel: Channel | None = None
         self._inquiry: Inquiry | None = None
         self._rank, self._size = 0, 1
@@ -42,14 +47,25 @@ class Vigil:
         self._folder: Path | None = None
 
     def begin(self, *, launched: bool) -> None:
-        """Start the watchdog, once.
+        """Start the watchdog, once, and have it told of this rank's failure.
 
         Args:
             launched: Whether a launcher started this process, so that it must not outlive its parent.
         """
+        guard.on_end = self.on_end
         if self._watchdog is None:
             signals = SignalPipe([signal.SIGTERM, signal.SIGUSR2])
-            self._watchdog = Watchdog(flight, signals, self._on_signal, _end_orphan if launched else None)
+            self._watchdog = Watchdog(signals, self._on_signal, _end_orphan if launched else None)
+
+    def summon_coroner(self) -> None:
+        """Have the lowest rank of each host start a process that names ranks which end without a word."""
+        inquiry, mine = self._inquiry, this_process().space
+        if inquiry is None or self._channel is None or self._size == 1:
+            return
+        here = {rank: place for rank, place in enumerate(inquiry.places) if place.process.space == mine}
+        if min(here) == self._rank:
+            pids = {rank: place.process.pid for rank, place in here.items()}
+            summon(self._channel.local_name, here[self._rank].host, pids)
 
     def join(self, exchange: Exchange, address: str, places: Sequence[Place], *, quiet_s: float, folder: str) -> None:
         """Open the side channel to all ranks; collective.
@@ -69,17 +85,19 @@ class Vigil:
         self._inquiry = Inquiry(channel, flight, places, exchange.rank)
         self._job = token[:12]
         self._folder = Path(folder) if folder else Path(tempfile.gettempdir(), f"hpccomm-flight-{self._job}")
-        patrol = Patrol(flight, channel, self._inquiry, rank=exchange.rank, quiet_s=quiet_s, end=self._end_stuck)
+        deaths = Deaths([place.process for place in places], exchange.rank)
+        self._patrol = Patrol(self._inquiry, deaths, quiet_s=quiet_s, end=self._end_stuck)
         if self._watchdog is not None and exchange.size > 1:
-            self._watchdog.guard(patrol)
+            self._watchdog.guard(self._patrol)
 
     def leave(self) -> None:
-        """Close the side channel; the watchdog goes on with the launcher and the signals."""
-        channel, self._channel, self._inquiry = self._channel, None, None
+        """Take leave of the other ranks; the watchdog goes on with the launcher and the signals."""
+        self.on_end()
+        patrol, self._patrol, self._channel, self._inquiry = self._patrol, None, None, None
         if self._watchdog is not None:
             self._watchdog.guard(None)
-        if channel is not None:
-            channel.close()
+        if patrol is not None:
+            patrol.close()
 
     def blame(self, log: GroupLog, entry: Entry) -> str:
         """Find out who holds an operation up, in words; nothing where that cannot be known."""
@@ -121,16 +139,23 @@ class Vigil:
         """Where the flight records are, for messages."""
         return "" if self._folder is None else f"python -m hpccomm.doctor --flight {self._folder} compares the ranks"
 
+    def on_end(self) -> None:
+        """Tell the other ranks that this one ends, so that they need not wonder why."""
+        channel = self._channel
+        if channel is not None and self._size > 1:
+            with suppress(OSError, ValueError):
+                tell(channel.local_name, self._rank)
+                channel.tell({"leaves": self._rank}, [rank for rank in range(self._size) if rank != self._rank])
+
     def _on_signal(self, number: int) -> None:
-        name = signal.Signals(number).name
-        file = self.write_flight(name)
+        file = self.write_flight(signal.Signals(number).name)
+        if number == signal.SIGTERM:
+            self.on_end()
+            _end_by(number)
         waiting = [(log, entry) for log in list(flight.logs.values()) for entry in log.waiting()]
         told = [f"waits in {entry} of group {log.name} over {log.expression}" for log, entry in waiting]
         written = [f"flight record in {file}"] if file is not None else []
-        if told or number == signal.SIGUSR2:
-            guard.say(f"{name}: {'; '.join([*(told or ['waits for nobody']), *written])}")
-        if number == signal.SIGTERM:
-            _end_by(number)
+        guard.say(f"SIGUSR2: {'; '.join([*(told or ['waits for nobody']), *written])}")
 
     def _end_stuck(self, log: GroupLog, entry: Entry) -> None:
         """End the job: an operation is past its deadline inside a library, where nothing else ends it."""

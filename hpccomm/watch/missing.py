@@ -6,8 +6,9 @@ they share its host. It knows no operation but by its number.
 
 from __future__ import annotations
 
+import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hpccomm.liveness import Process, process_state, this_process
@@ -51,19 +52,28 @@ class Inquiry:
         flight: This rank's record.
         places: Where every rank lives.
         rank: This rank.
+
+    Attributes:
+        channel: The side channel.
+        flight: This rank's record.
+        places: Where every rank lives.
+        rank: This rank.
+        leaving: The ranks that have said that they end, and why if that is worth saying.
     """
 
     def __init__(self, channel: Channel, flight: Flight, places: Sequence[Place], rank: int) -> None:
-        self._channel, self._flight, self._places, self._rank = channel, flight, places, rank
+        self.channel, self.flight, self.places, self.rank = channel, flight, places, rank
+        self.leaving: set[int] = set()
+        self._claims: list[socket.socket] = []
 
     def find(self, log: GroupLog, entry: Entry) -> Finding:
         """Find out who holds an operation up; takes a fraction of a second where ranks do not answer."""
-        others = [rank for rank in log.ranks if rank != self._rank]
+        others = [rank for rank in log.ranks if rank != self.rank]
         if entry.collective in P2P and entry.peer >= 0:
             others = [log.ranks[entry.peer]]
         missing = {rank: words for rank in others if (words := self._seen(rank))}
-        answers = self._channel.ask({"group": log.key}, [r for r in others if r not in missing], self.serve)
-        waiting = [self._rank]
+        answers = self.channel.ask({"group": log.key}, [r for r in others if r not in missing], self.serve)
+        waiting = [self.rank]
         for rank in others:
             words = missing.get(rank) or self._judge(rank, answers.get(rank), entry)
             if words:
@@ -74,7 +84,7 @@ class Inquiry:
 
     def answer(self, question: Answer) -> Answer:
         """Say how far this rank is in a group."""
-        log = next((log for log in list(self._flight.logs.values()) if log.key == question.get("group")), None)
+        log = next((log for log in list(self.flight.logs.values()) if log.key == question.get("group")), None)
         if log is None:
             return {"unknown": True}
         current, last = log.current, next(reversed(log.last()), None)
@@ -87,17 +97,49 @@ class Inquiry:
 
     def serve(self) -> None:
         """Take what has arrived over the side channel."""
-        self._channel.serve(self.answer, self.hear)
+        self.channel.serve(self.answer, self.hear)
 
     def hear(self, news: Answer) -> None:
-        """Take another rank's word that a group is dead."""
-        for log in list(self._flight.logs.values()):
+        """Take another rank's word that a group is dead, or that the rank itself ends."""
+        if "leaves" in news:
+            self.leaving.add(int(news["leaves"]))
+        for log in list(self.flight.logs.values()):
             if log.key == news.get("group") and log.why_dead is None:
                 log.overdue, log.why_dead = bool(news.get("overdue")), str(news["why"])
 
+    def vanished(self, ranks: Iterable[int]) -> str:
+        """Take in that processes of this host have ended, and name those that ended without a word.
+
+        The groups that they belong to take no operation any more. Of the ranks that see it, the first one names them:
+        some launchers kill the others within milliseconds.
+        """
+        self.serve()
+        gone = [rank for rank in ranks if rank not in self.leaving]
+        named = [rank for rank in gone if self._is_first_to_name(rank)]
+        for log in list(self.flight.logs.values()):
+            lost = [rank for rank in gone if rank in log.ranks]
+            if lost and log.why_dead is None:
+                log.why_dead = f"{self._ended(lost)} ended"
+        return f"{self._ended(named)} ended without a word" if named else ""
+
+    def _is_first_to_name(self, rank: int) -> bool:
+        """Claim a name that the kernel grants once on a host, for as long as this process lives."""
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0{self.channel.local_name}/{rank}")
+        except OSError:
+            claim.close()
+            return False
+        self._claims.append(claim)
+        return True
+
+    def _ended(self, ranks: Sequence[int]) -> str:
+        places = [(rank, self.places[rank]) for rank in ranks]
+        return ", ".join(f"rank {rank} on {place.host} (process {place.process.pid})" for rank, place in places)
+
     def _seen(self, rank: int) -> str:
         """Say what is the matter with a process that this one can see; nothing where it runs."""
-        where, process = self._places[rank], self._places[rank].process
+        where, process = self.places[rank], self.places[rank].process
         if process.space != this_process().space:
             return ""
         state = process_state(process.pid, process.start_time)
@@ -107,7 +149,7 @@ class Inquiry:
 
     def _judge(self, rank: int, answer: Answer | None, entry: Entry) -> str:
         """Say from its answer what is the matter with a rank; nothing where it does its part."""
-        where, process = self._places[rank], self._places[rank].process
+        where, process = self.places[rank], self.places[rank].process
         if answer is REFUSED:
             return f"on {where.host} has ended (process {process.pid})"
         if answer is None:

@@ -1,0 +1,93 @@
+"""A small process beside the ranks of a host that names the one that ended without a word.
+
+Hydra kills all ranks within milliseconds when one of them dies, so that no rank can say which it was. This program
+lives in a session of its own, sees the processes end, writes one line and ends too. It is run as a file, by an
+interpreter without site packages, and imports nothing of hpccomm: ``coroner.py NAME HOST RANK:PID …``.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+
+_AFTER_S = 0.5  # after the first death, for others that ended at the same time to have told
+
+
+def summon(name: str, host: str, pids: Mapping[int, int]) -> None:
+    """Start the process.
+
+    Args:
+        name: Where ranks that end of their own accord say so: an abstract socket's name.
+        host: The host's name, for the line.
+        pids: The processes to watch, by rank.
+    """
+    watched = [f"{rank}:{pid}" for rank, pid in pids.items()]
+    command = [sys.executable, "-I", "-S", __file__, name, host, *watched]
+    subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True)
+
+
+def tell(name: str, rank: int) -> None:
+    """Say that a rank ends of its own accord; nobody need listen."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
+        try:
+            ours.sendto(str(rank).encode(), f"\0{name}")
+        except OSError:
+            return
+
+
+def main(name: str, host: str, *watched: str) -> None:
+    """Wait for the first process that ends without having told, name it, and end; or end with the last."""
+    pids = {int(rank): int(pid) for rank, _, pid in (one.partition(":") for one in watched)}
+    ears = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    ears.bind(f"\0{name}")
+    ears.setblocking(False)
+    alive, gone = _opened(pids)
+    told: set[int] = set()
+    while alive and not gone:
+        gone = _ended(alive, ears)
+        told |= _heard(ears)
+        gone -= told
+    if gone:
+        time.sleep(_AFTER_S)
+        named = sorted(gone - told - _heard(ears))
+        words = ", ".join(f"rank {rank} on {host} (process {pids[rank]})" for rank in named)
+        if words:
+            os.write(2, f"hpccomm: {words} ended without a word\n".encode())
+
+
+def _opened(pids: Mapping[int, int]) -> tuple[dict[int, int], set[int]]:
+    """Give descriptors of the processes with their ranks, and the ranks of those that are gone already."""
+    alive, gone = {}, set()
+    for rank, pid in pids.items():
+        try:
+            alive[os.pidfd_open(pid)] = rank
+        except OSError:
+            gone.add(rank)
+    return alive, gone
+
+
+def _ended(alive: dict[int, int], ears: socket.socket) -> set[int]:
+    """Wait for something to happen, and give the ranks whose processes have ended."""
+    poll = select.poll()
+    for descriptor in (*alive, ears.fileno()):
+        poll.register(descriptor, select.POLLIN)
+    return {alive.pop(descriptor) for descriptor, _ in poll.poll() if descriptor in alive}
+
+
+def _heard(ears: socket.socket) -> set[int]:
+    """Give the ranks that have told since the last call."""
+    told = set()
+    while True:
+        try:
+            told.add(int(ears.recv(64)))
+        except BlockingIOError:
+            return told
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
