@@ -55,6 +55,7 @@ class Engine:
         self._news = False
         self._thread: threading.Thread | None = None
         self._stops = False
+        self._interval = 0.0  # the interpreter's own switch interval, while ours is set
 
     def queue(self, line: Line, task: Task, *, has_turn: bool = False) -> None:
         """Take a collective, to be run after those of its group that were taken before.
@@ -129,6 +130,8 @@ class Engine:
 
     def _wake(self) -> None:
         self._news = True
+        if self._thread is threading.current_thread():  # inside a future's callback, which may wait for this task
+            self._thread = None
         if self.threaded and self._thread is None:
             self._stops = False
             self._thread = threading.Thread(target=self._run, name="hpccomm-progress", daemon=True)
@@ -147,12 +150,14 @@ class Engine:
             with self._changed:
                 while not (self._lines or self._loose or self._stops):
                     self._changed.wait()
-            before = sys.getswitchinterval()
+            self._interval = before = self._interval or sys.getswitchinterval()
             sys.setswitchinterval(min(before, _SWITCH_INTERVAL_S))
             try:
                 self._work(mine)
             finally:
-                sys.setswitchinterval(before)
+                if self._thread in (mine, None):  # else another thread has taken over
+                    sys.setswitchinterval(before)
+                    self._interval = 0.0
 
     def _work(self, mine: threading.Thread) -> None:
         """Step until nothing is pending."""
@@ -198,7 +203,9 @@ class Engine:
             return line.tasks[0] if line.tasks and line.has_turn else None
 
     def _step(self, task: Task) -> bool:
-        if not task.lock.acquire(blocking=False):  # somebody else steps it, or still completes its futures
+        if task.ended:  # whoever ended it may still be completing its futures, whose callbacks may wait for others
+            return True
+        if not task.lock.acquire(blocking=False):  # somebody else steps it
             return False
         try:
             return task.step()
