@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 
 from hpccomm.backends.base import LibraryCall
@@ -54,7 +55,10 @@ class CallThreads:
     def make(self, call: LibraryCall, entry: Entry) -> Call:
         """Have a thread make a call."""
         made = Call(call, entry)
-        calls = self._waiting.pop() if self._waiting else self._more()
+        try:
+            calls = self._waiting.pop()
+        except IndexError:
+            calls = self._more()
         calls.put(made)
         return made
 
@@ -63,8 +67,9 @@ class CallThreads:
         while self._waiting:
             self._waiting.pop().put(None)
         threads, self._threads = self._threads, []
+        end = time.monotonic() + _STOP_S
         for thread in threads:
-            thread.join(_STOP_S)
+            thread.join(max(end - time.monotonic(), 0))
 
     def _more(self) -> queue.SimpleQueue[Call | None]:
         calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()

@@ -7,11 +7,11 @@ knows neither torch's process groups nor deadlines, and no backend in particular
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from hpccomm.backends.base import Backend, Operation, offsets, uneven
+from hpccomm.backends.base import Backend, Operation, offsets, resumed, uneven
 from hpccomm.backends.c10d import Op
 from hpccomm.backends.layout import dense, is_dense, pieces, refuse_overlap, share_memory, store, writable
 from hpccomm.backends.reduction import Factor, deliver, load, scale
@@ -148,14 +148,14 @@ class FrontDoor:
         """Send a tensor to rank `dest`."""
         self._check_device(tensor)
         self._check_rank("dest", dest)
-        return self._moved(self.backend.send, dense(tensor), dest, tag)
+        return self._posted(self.backend.send, dense(tensor), dest, tag)
 
     def recv(self, tensor: torch.Tensor, source: int, tag: int) -> Operation:
         """Receive into a tensor of the size that rank `source` sends."""
         self._check_device(tensor)
         self._check_rank("source", source)
         buffer = writable(tensor)
-        return self._stored(self._moved(self.backend.recv, buffer, source, tag), buffer, tensor)
+        return self._stored(self._posted(self.backend.recv, buffer, source, tag), buffer, tensor)
 
     def _stored(self, receiving: Operation, buffer: torch.Tensor, tensor: torch.Tensor) -> Operation:
         yield from receiving
@@ -165,10 +165,24 @@ class FrontDoor:
         """Wait until every rank has come here."""
         return self.backend.barrier()
 
+    def _posted(self, move: Callable[..., Operation], buffer: torch.Tensor, peer: int, tag: int) -> Operation:
+        """Post all pieces of a message at once, so that those of the next one with this peer and tag come after."""
+        posted = []
+        for operation in self._pieces(move, buffer, peer, tag):
+            waits = next(operation, None)
+            if waits is not None:
+                posted.append(resumed(waits, operation))
+        for operation in posted:
+            yield from operation
+
     def _moved(self, move: Callable[..., Operation], buffer: torch.Tensor, *arguments: int) -> Operation:
+        for operation in self._pieces(move, buffer, *arguments):
+            yield from operation
+
+    def _pieces(self, move: Callable[..., Operation], buffer: torch.Tensor, *arguments: int) -> Iterator[Operation]:
         flat, limit = buffer.view(-1), max(1, self._limit // buffer.element_size())
         for start, end in pieces(flat.numel(), limit):
-            yield from move(flat[start:end], *arguments)
+            yield move(flat[start:end], *arguments)
 
     def _plan(self, op: Op, tensor: torch.Tensor) -> Plan:
         self._check_device(tensor)

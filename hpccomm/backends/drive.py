@@ -11,9 +11,7 @@ import time
 from hpccomm.backends.base import LibraryCall, Operation
 from hpccomm.watch.flight import Entry, GroupLog
 
-TRIES = 20
-"""Steps that are tried before an operation counts as waiting, since noting that and waking others costs time."""
-
+_TRIES = 20  # before an operation counts as waiting, since noting that and waking others costs time
 # Polls between two looks at the clock and at the group's state.
 _POLLS_A_LOOK = 8
 # Polls made at once before the processor is offered to others, and before sleeping between polls.
@@ -29,6 +27,16 @@ class OverdueError(Exception):
 
 class GroupDeadError(Exception):
     """An operation was given up because another rank has given its group up."""
+
+
+def try_ahead(operation: Operation) -> str | LibraryCall | None:
+    """Step an operation a few times, and give what it waits for, or None where it has ended."""
+    waits = next(operation, None)
+    tries = _TRIES
+    while type(waits) is str and tries:
+        waits = next(operation, None)
+        tries -= 1
+    return waits
 
 
 def drive(operation: Operation, waits: str | LibraryCall, entry: Entry, log: GroupLog, *, crowded: bool) -> None:
@@ -49,6 +57,7 @@ def drive(operation: Operation, waits: str | LibraryCall, entry: Entry, log: Gro
     following: str | LibraryCall | None = waits
     while following is not None:
         if type(following) is LibraryCall:
+            give_up_if_due(entry, log)
             make_call(following, entry)
         else:
             if polls % _POLLS_A_LOOK == 0:

@@ -7,6 +7,7 @@ no backend.
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
@@ -81,19 +82,32 @@ class Engine:
             self._loose.append(task)
             self._wake()
 
-    def wait(self, task: Task, line: Line | None) -> None:
-        """Wait for a task's end; in this thread where nobody else steps it."""
+    def wait(self, task: Task, line: Line | None, timeout_s: float | None = None) -> bool:
+        """Wait for a task's end, in this thread where it can be stepped here, and tell whether it has ended.
+
+        Args:
+            task: The task.
+            line: The queue it stands in, or None.
+            timeout_s: How long at most; None for as long as its own deadline and those before it take.
+        """
+        end = math.inf if timeout_s is None else time.monotonic() + timeout_s
         if not self.threaded:
-            while not task.ended:
+            while not task.ended and time.monotonic() < end:
                 self._round()
                 time.sleep(0)
-            return
+            return task.ended
         if self._may_drive(task, line):
             with task.lock:
                 ended = self._may_drive(task, line) and task.drive(self.crowded)
             if ended:
                 self._retire(task, line)
-        task.wait()
+        return task.wait(None if timeout_s is None else max(end - time.monotonic(), 0))
+
+    def drain(self, line: Line) -> None:
+        """Wait until a line's tasks have ended, well or not."""
+        while (task := next(iter(list(line.tasks)), None)) is not None:
+            self.wait(task, line)
+            self._retire(task, line)
 
     def poll(self, task: Task) -> bool:
         """Tell whether a task has ended; steps all once where there is no thread."""

@@ -124,7 +124,7 @@ class GlooBackend(Backend):
         try:
             while not work.is_completed():
                 yield "Gloo"
-        except GeneratorExit:
+        except BaseException:  # given up, or interrupted in here
             self._given_up = True
             raise
         work.wait()
@@ -139,7 +139,11 @@ class GlooBackend(Backend):
                 self._given_up = True
                 raise
 
-        yield LibraryCall(wait, what, bounded=True)
+        try:
+            yield LibraryCall(wait, what, bounded=True)
+        except GeneratorExit:  # the call may go on
+            self._given_up = True
+            raise
 
     def _break_off(self) -> None:
         """Close the connections: Gloo does so where a receive passes its time."""

@@ -166,7 +166,11 @@ class MpiBackend(Backend):
         """Arrive, then make the library's blocking call; where threads must not call at once, poll throughout."""
         if self._may_block:
             yield from self._arrival()
-            yield LibraryCall(lambda _: getattr(self._comm, name)(*arguments), f"MPI_{name}")
+            try:
+                yield LibraryCall(lambda _: getattr(self._comm, name)(*arguments), f"MPI_{name}")
+            except GeneratorExit:  # the call may go on
+                _ABANDONED.append((self._comm, None, memory))
+                raise
         else:
             request = getattr(self._comm, f"I{name.lower()}")(*arguments)
             yield from self._complete(request, "all ranks to arrive", *memory)
@@ -182,7 +186,7 @@ class MpiBackend(Backend):
         try:
             while not request.Test(status):
                 yield what
-        except GeneratorExit:
+        except BaseException:  # given up, or interrupted in here
             _ABANDONED.append((self._comm, request, memory))
             raise
 

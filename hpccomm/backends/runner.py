@@ -16,7 +16,7 @@ import torch
 
 from hpccomm.backends.base import Backend, LibraryCall, Operation
 from hpccomm.backends.door import FrontDoor
-from hpccomm.backends.drive import TRIES, GroupDeadError, OverdueError, begin_waiting, drive
+from hpccomm.backends.drive import GroupDeadError, OverdueError, begin_waiting, drive, try_ahead
 from hpccomm.backends.engine import Line, engine
 from hpccomm.backends.task import Task
 from hpccomm.backends.work import DoneWork, PendingWork
@@ -72,9 +72,7 @@ class Runner:
         if is_async or log.why_dead is not None or line.tasks or not line.turn.acquire(False):
             return self._begin(log.begin(what, *_shape(tensors)), operation, tensors, options, is_async)
         try:
-            waits, tries = next(operation, None), TRIES
-            while type(waits) is str and tries:
-                waits, tries = next(operation, None), tries - 1
+            waits = try_ahead(operation)
             if waits is None:
                 log.entries.append((sequence, what, *_shape(tensors), monotonic()))
             else:
@@ -106,8 +104,8 @@ class Runner:
         if self.log.why_dead is not None:
             raise self._dead(entry)
         task = self._task(operation, entry, tensors, self.timeout_s)
+        self._exchanges.add(task)
         if not task.begin():
-            self._exchanges.add(task)
             engine.post(task)
         elif task.error is not None:
             raise task.error
@@ -120,12 +118,12 @@ class Runner:
             self._on_death(self.log)
 
     def renew(self, backend: Backend) -> None:
-        """Go on with another backend, under the group's next generation."""
-        self.stop("it is made anew")
+        """Go on with another backend, under the group's next generation, after `stop`."""
         self.backend.close()
         self.backend, self.door = backend, FrontDoor(backend)
         self.log.generation += 1
-        self.log.overdue, self.log.why_dead = False, None
+        self.log.overdue = self.log.heard = False
+        self.log.why_dead = None
 
     def stop(self, why: str) -> None:
         """Fail what is under way, and refuse all further operations for a reason; the other ranks are not told."""
@@ -133,9 +131,10 @@ class Runner:
         engine.fail(self._line, self._exchanges, lambda task: self._dead(task.entry))
 
     def close(self) -> None:
-        """Fail what is under way and free the backend, once."""
+        """Wait for the collectives that have begun, fail everything else and free the backend, once."""
         if not self._closed:
             self._closed = True
+            engine.drain(self._line)
             self.stop("it was shut down")
             self.backend.close()
 
@@ -191,37 +190,31 @@ class Runner:
         """Give the error that waiters get; the group is dead unless the operation was refused before it began."""
         if isinstance(error, (UnsupportedError, OptionError)):
             return error
-        asked, waited = self._describe(entry), monotonic() - (entry.since_s or monotonic())
-        if isinstance(error, GroupDeadError):
-            kind = DeadlineError if self.log.overdue else BackendError
-            return kind(asked, found=f"the group is dead: {error}", remedy="see World.renew")
         if isinstance(error, HpccommError):
             self.end(error.summary)
             return error
-        blame = self._blame(self.log, entry)
+        waited = monotonic() - (entry.since_s or entry.posted_s)
         if isinstance(error, OverdueError):
-            found = f"waited {waited:.1f} s for {error}{f': {blame}' if blame else ''}"
+            found = f"waited {waited:.1f} s for {error}"
             self.end(f"{entry} passed its deadline, {found}", overdue=True)
-            return DeadlineError(
-                asked,
-                found=found,
-                remedy="look for the rank that is missing or slow; the group is dead, World.renew makes it anew",
-            )
-        self.end(f"{entry} failed on rank {self.log.ranks[self.log.rank]}: {error}")
-        return BackendError(
-            asked,
-            found=f"{type(error).__name__}: {error}{f' ({blame})' if blame else ''}",
-            remedy="look for the rank that failed first; the group is dead, World.renew makes it anew",
-        )
+        elif isinstance(error, GroupDeadError):
+            found = f"the group is dead: {error}"
+        else:
+            found = f"{type(error).__name__}: {error}"
+            self.end(f"{entry} failed on rank {self.log.ranks[self.log.rank]}: {error}")
+        blame = self._blame(self.log, entry)  # last, as it takes time in which others must not go on
+        return self._ended(entry, f"{found}: {blame}" if blame else found)
 
-    def _dead(self, entry: Entry) -> BackendError:
+    def _dead(self, entry: Entry) -> HpccommError:
         entry.end("failed")
-        return BackendError(
-            self._describe(entry), found=f"the group is dead: {self.log.why_dead}", remedy="see World.renew"
-        )
+        return self._ended(entry, f"the group is dead: {self.log.why_dead}")
 
-    def _describe(self, entry: Entry) -> str:
-        return f"{entry} of group {self.log.name} over {self.expression}"
+    def _ended(self, entry: Entry, found: str) -> HpccommError:
+        return (DeadlineError if self.log.overdue else BackendError)(
+            f"{entry} of group {self.log.name} over {self.expression}",
+            found=found,
+            remedy="look for the rank that is missing or failed first; the group is dead, World.renew makes it anew",
+        )
 
 
 def _shape(tensors: Sequence[Any]) -> tuple[int, Any]:

@@ -7,6 +7,7 @@ neither the engine's queues nor any backend.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -15,7 +16,7 @@ import torch
 
 from hpccomm.backends.base import LibraryCall, Operation
 from hpccomm.backends.calls import Call, call_threads
-from hpccomm.backends.drive import TRIES, GroupDeadError, begin_waiting, drive, give_up_if_due
+from hpccomm.backends.drive import GroupDeadError, OverdueError, begin_waiting, drive, give_up_if_due, try_ahead
 from hpccomm.watch.flight import P2P, Entry, GroupLog
 
 
@@ -73,8 +74,7 @@ class Task:
         if self.ended or not self._begun:
             return self.ended or self.begin()
         if self._call is None and isinstance(self._waits, LibraryCall):
-            self._call = call_threads.make(self._waits, self.entry)
-            return False
+            return self._attempt(self._call_in_thread)
         if self._call is not None and not self._call.ended:
             return False
         return self._attempt(self._next)
@@ -85,15 +85,19 @@ class Task:
             return self.ended
         return self.ended or self._attempt(lambda: self._drive(crowded))
 
-    def wait(self) -> None:
-        """Wait until it has ended."""
-        self._ended.wait()
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until it has ended, and tell whether it has; without a time, as long as that takes."""
+        return self._ended.wait(timeout_s)
 
     def extend(self, timeout_s: float) -> None:
-        """Give it another deadline, in seconds from now."""
+        """Give it another deadline, in seconds from now, unless it has ended."""
         self.timeout_s = timeout_s
-        if self._begun:
-            begin_waiting(self.entry, timeout_s)
+        if self._begun and not self.ended:
+            self.entry.deadline_s = time.monotonic() + timeout_s
+
+    def overdue(self) -> Exception:
+        """Give the error of a waiter whose time has passed; the group is dead from here on."""
+        return self._name_error(self.entry, OverdueError(self.entry.waiting_for or "its turn"))
 
     def fail(self, error: Exception) -> None:
         """End it without stepping it any more; the lock must be held."""
@@ -114,14 +118,17 @@ class Task:
         if self.log.why_dead is not None:
             raise GroupDeadError(self.log.why_dead)
         begin_waiting(self.entry, self.timeout_s)
-        waits, tries = next(self._operation, None), TRIES
-        while type(waits) is str and tries:
-            waits, tries = next(self._operation, None), tries - 1
-        return waits
+        return try_ahead(self._operation)
 
     def _drive(self, crowded: bool) -> None:
         assert self._waits is not None
         drive(self._operation, self._waits, self.entry, self.log, crowded=crowded)
+
+    def _call_in_thread(self) -> str | LibraryCall | None:
+        assert isinstance(self._waits, LibraryCall)
+        give_up_if_due(self.entry, self.log)
+        self._call = call_threads.make(self._waits, self.entry)
+        return self._waits
 
     def _next(self) -> str | LibraryCall | None:
         call, self._call = self._call, None

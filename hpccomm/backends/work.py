@@ -78,9 +78,11 @@ class PendingWork(Work):
         Raises:
             DeadlineError: It did not end in time.
         """
-        if timeout is not None and timeout.total_seconds() > 0:
-            self._task.extend(timeout.total_seconds())
-        engine.wait(self._task, self._line)
+        limit = timeout.total_seconds() if timeout is not None and timeout.total_seconds() > 0 else None
+        if limit is not None:
+            self._task.extend(limit)
+        if not engine.wait(self._task, self._line, limit):
+            raise self._task.overdue()
         if self._task.error is not None:
             raise self._task.error
         return True

@@ -109,7 +109,7 @@ class JobGuard:
 
     def say(self, text: str) -> None:
         """Write a line to stderr, tagged with rank and host; a terminal that is gone is no error."""
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             self._write(text)
 
     def _write(self, text: str) -> None:

@@ -6,6 +6,7 @@ generation can be relied on.
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 
 import torch.distributed as dist
@@ -48,15 +49,19 @@ def renew(group: dist.ProcessGroup | None = None) -> None:
 
 
 def _meet(store: Store, log: GroupLog, timeout_s: float) -> None:
-    """Wait for the group's ranks to come to its renewal."""
-    keys = {rank: f"came/{rank}" for rank in log.ranks}
-    store.set(keys[log.ranks[log.rank]], "")
-    try:
-        store.wait(list(keys.values()), timedelta(seconds=timeout_s))
-    except RuntimeError as error:
-        absent = [rank for rank, key in keys.items() if not store.check([key])]
-        raise DeadlineError(
-            f"renew group {log.name} over {log.expression}",
-            found=f"no sign of rank {', '.join(map(str, absent))} within {timeout_s:g} s",
-            remedy="call renew on all ranks of the group, or end the job",
-        ) from error
+    """Wait for the group's ranks to come to its renewal, and to know that all have; none is left behind alone."""
+    end = time.monotonic() + timeout_s
+    for stage in ("came", "saw all"):
+        keys = {rank: f"{stage}/{rank}" for rank in log.ranks}
+        mine = keys[log.ranks[log.rank]]
+        store.set(mine, "")
+        try:
+            store.wait(list(keys.values()), timedelta(seconds=max(end - time.monotonic(), 0.1)))
+        except RuntimeError as error:
+            absent = [rank for rank, key in keys.items() if not store.check([key])]
+            store.delete_key(mine)
+            raise DeadlineError(
+                f"renew group {log.name} over {log.expression}",
+                found=f"no sign of rank {', '.join(map(str, absent))} within {timeout_s:g} s",
+                remedy="call renew on all ranks of the group, or end the job",
+            ) from error

@@ -102,7 +102,7 @@ class Vigil:
     def blame(self, log: GroupLog, entry: Entry) -> str:
         """Find out who holds an operation up, in words; nothing where that cannot be known."""
         inquiry = self._inquiry
-        with suppress(OSError, ValueError):
+        with suppress(Exception):  # what is wrong already must not be hidden by what goes wrong here
             return str(inquiry.find(log, entry)) if inquiry is not None and len(log.ranks) > 1 else ""
         return ""
 

@@ -37,6 +37,19 @@ class Peer:
     port: int
 
 
+def await_any(descriptors: Iterable[int], timeout_s: float) -> list[int]:
+    """Wait until some may be read or have an error, whatever their numbers; closed ones (-1) are passed over.
+
+    Returns:
+        Those that are ready.
+    """
+    poll = select.poll()
+    for descriptor in descriptors:
+        if descriptor >= 0:
+            poll.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in poll.poll(timeout_s * 1000)]
+
+
 class Channel:
     """This rank's end.
 
@@ -91,7 +104,7 @@ class Channel:
 
     def serve(self, answer: Callable[[Answer], Answer], hear: Callable[[Answer], None]) -> None:
         """Take all datagrams that have arrived: answer questions, hear news."""
-        while True:
+        while self.socket.fileno() >= 0:
             try:
                 data, place = self.socket.recvfrom(_LARGEST)
             except (BlockingIOError, InterruptedError):
@@ -143,8 +156,7 @@ class Channel:
         meanwhile: Callable[[], None],
     ) -> None:
         while pending and (left := until - time.monotonic()) > 0:
-            readable, _, _ = select.select([ours, self.socket], [], [ours], left)
-            if self.socket in readable:
+            if self.socket.fileno() in await_any([ours.fileno(), self.socket.fileno()], left):
                 meanwhile()
             refused = self._refusals(ours)
             for place in [place for place in pending if place[:2] in refused]:

@@ -106,6 +106,7 @@ class GroupLog:
         exchanges: The point-to-point operations under way.
         why_dead: Why the group takes no operation any more, or None.
         overdue: Whether it died of a deadline.
+        heard: Whether another rank gave it up and said so.
     """
 
     def __init__(self, name: str, ranks: Sequence[int], rank: int, expression: str) -> None:
@@ -117,7 +118,7 @@ class GroupLog:
         self.current: Entry | None = None
         self.exchanges: set[Entry] = set()
         self.why_dead: str | None = None
-        self.overdue = False
+        self.overdue = self.heard = False
 
     @property
     def key(self) -> str:

@@ -88,7 +88,7 @@ class Inquiry:
         if log is None:
             return {"unknown": True}
         current, last = log.current, next(reversed(log.last()), None)
-        told: Answer = {"started": log.started, "dead": log.why_dead}
+        told: Answer = {"started": log.started, "dead": None if log.heard else log.why_dead, "overdue": log.overdue}
         if current is not None:
             told |= {"current": current.sequence, "doing": str(current)}
         elif last is not None and last.ended_s is not None:
@@ -105,7 +105,7 @@ class Inquiry:
             self.leaving.add(int(news["leaves"]))
         for log in list(self.flight.logs.values()):
             if log.key == news.get("group") and log.why_dead is None:
-                log.overdue, log.why_dead = bool(news.get("overdue")), str(news["why"])
+                log.heard, log.overdue, log.why_dead = True, bool(news.get("overdue")), str(news["why"])
 
     def vanished(self, ranks: Iterable[int]) -> str:
         """Take in that processes of this host have ended, and name those that ended without a word.
@@ -156,7 +156,8 @@ class Inquiry:
             return f"on {where.host} does not answer: it is stopped, or its host cannot be reached"
         if answer.get("unknown"):
             return f"on {where.host} does not have this group: it has closed it, or not made it yet"
-        if answer.get("dead"):
+        waited_too = answer.get("overdue") and answer["started"] >= entry.sequence
+        if answer.get("dead") and not waited_too:
             return f"on {where.host} has given the group up: {answer['dead']}"
         if entry.collective in P2P or answer["started"] < entry.sequence:
             return f"on {where.host} has not come: {_last(answer)}"

@@ -43,12 +43,11 @@ class Patrol:
         Args:
             ready: Those of `descriptors` that can be read.
         """
-        with suppress(OSError, ValueError):  # what was closed meanwhile
-            self._inquiry.serve()
-            ended = self._deaths.take(ready)
-            told = self._inquiry.vanished(ended) if ended else ""
-            if told:
-                _say(told)
+        self._inquiry.serve()
+        ended = self._deaths.take(ready)
+        told = self._inquiry.vanished(ended) if ended else ""
+        if told:
+            _say(told)
         under_way = [(log, entry) for log in list(self._inquiry.flight.logs.values()) for entry in log.waiting()]
         self._told = {entry: told for entry, told in self._told.items() if entry.ended_s is None}
         for log, entry in under_way:
@@ -72,17 +71,16 @@ class Patrol:
 
     def _name_missing(self, log: GroupLog, entry: Entry, waited: float) -> None:
         """Say who is missing, if this is the lowest rank that waits there."""
-        with suppress(OSError, ValueError):
-            found = self._inquiry.find(log, entry)
-            if entry.ended_s is None and found.waiting[0] == self._inquiry.rank:
-                others = len(found.waiting) - 1
-                who = f"rank {self._inquiry.rank}{f' and {others} more' if others else ''}"
-                where = f"{entry} of group {log.name} over {log.expression}"
-                _say(f"{who} waited {waited:.0f} s in {where}: {found}")
+        found = self._inquiry.find(log, entry)
+        if entry.ended_s is None and found.waiting[0] == self._inquiry.rank:
+            others = len(found.waiting) - 1
+            who = f"rank {self._inquiry.rank}{f' and {others} more' if others else ''}"
+            where = f"{entry} of group {log.name} over {log.expression}"
+            _say(f"{who} waited {waited:.0f} s in {where}: {found}")
 
 
 def _say(text: str) -> None:
     stream = sys.__stderr__ or sys.stderr
-    with suppress(OSError):
+    with suppress(OSError, ValueError):
         stream.write(f"hpccomm: {text}\n")
         stream.flush()

@@ -63,7 +63,12 @@ class SignalPipe:
                     signal.signal(number, signal.SIG_DFL)
 
     def _handle(self, number: int, _: FrameType | None) -> None:
-        """Pass a signal on where another holds the wake-up descriptor; else it has arrived already."""
+        """Pass a signal on where another holds the wake-up descriptor, or has let go of it; else it has arrived."""
+        holds = signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
+        if holds == self._write_end:
+            return
+        self._wakes = holds == -1
         if not self._wakes:
-            with suppress(BlockingIOError):
-                os.write(self._write_end, bytes([number]))
+            signal.set_wakeup_fd(holds)
+        with suppress(BlockingIOError):
+            os.write(self._write_end, bytes([number]))

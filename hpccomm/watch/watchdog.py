@@ -7,11 +7,11 @@ deadline inside a library's call or the launcher is gone, and acts on signals at
 from __future__ import annotations
 
 import os
-import select
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 
+from hpccomm.watch.channel import await_any
 from hpccomm.watch.patrol import Patrol
 from hpccomm.watch.signals import SignalPipe
 
@@ -36,8 +36,6 @@ class Watchdog:
         self._signals, self._on_signal, self._on_orphan = signals, on_signal, on_orphan
         self._parent = os.getppid()
         self._patrol: Patrol | None = None
-        self._pid = os.getpid()
-        self._stop = False
         self._thread = threading.Thread(target=self._run, name="hpccomm-watchdog", daemon=True)
         self._thread.start()
 
@@ -46,30 +44,16 @@ class Watchdog:
         self._patrol = patrol
         self._signals.nudge()
 
-    def stop(self) -> None:
-        """End the thread, unless it is the thread that asks."""
-        self._stop = True
-        self._signals.nudge()
-        if threading.current_thread() is not self._thread and os.getpid() == self._pid:
-            self._thread.join()
-
     def _run(self) -> None:
-        while not self._stop:
+        while True:
             patrol = self._patrol
             ready: list[int] = []
             with suppress(OSError, ValueError):  # what was closed meanwhile
-                ready = _ready([self._signals.descriptor, *(patrol.descriptors if patrol is not None else ())])
+                ready = await_any([self._signals.descriptor, *(patrol.descriptors if patrol else ())], _TICK_S)
             if patrol is not None and patrol is self._patrol:
-                patrol.walk(ready)
+                with suppress(OSError, ValueError):  # no descriptor left, or one that was closed meanwhile
+                    patrol.walk(ready)
             for number in self._signals.read():
                 self._on_signal(number)
             if self._on_orphan is not None and os.getppid() != self._parent:
                 self._on_orphan()
-
-
-def _ready(descriptors: Iterable[int]) -> list[int]:
-    """Wait until descriptors can be read, or for a tick."""
-    poll = select.poll()
-    for descriptor in descriptors:
-        poll.register(descriptor, select.POLLIN)
-    return [descriptor for descriptor, _ in poll.poll(_TICK_S * 1000)]

@@ -1,0 +1,51 @@
+"""The watchdog's parts: descriptors of any number, closed ones, and signals after another's wake-up descriptor."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import threading
+
+from hpccomm.watch.channel import Channel, await_any
+
+_AFTER_ASYNCIO = """
+import asyncio, os, signal, time
+from hpccomm.watch.signals import SignalPipe
+pipe = SignalPipe([signal.SIGTERM])
+async def main():
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, lambda: None)
+asyncio.run(main())
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(0.1)
+assert pipe.read() == [signal.SIGTERM]
+"""
+
+
+def test_a_signal_arrives_after_asyncio_has_let_go_of_the_wakeup_descriptor() -> None:
+    subprocess.run([sys.executable, "-c", _AFTER_ASYNCIO], check=True, timeout=60)
+
+
+def test_serving_a_closed_channel_ends() -> None:
+    channel = Channel("127.0.0.1", "token")
+    channel.close()
+    serving = threading.Thread(target=channel.serve, args=(lambda _: {}, lambda _: None), daemon=True)
+    serving.start()
+    serving.join(5)
+    assert not serving.is_alive()
+
+
+def test_descriptors_past_1024_are_awaited() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    end, other = os.pipe()
+    try:
+        os.dup2(end, 2000)
+        os.write(other, b"x")
+        await_any([2000, -1], 1.0)
+        assert os.read(2000, 1) == b"x"
+    finally:
+        for descriptor in (end, other, 2000):
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
