@@ -165,6 +165,16 @@ class Job:
         processes = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
         return sorted(pid for pid in processes if marker in _proc(pid, "environ").split(b"\0"))
 
+    def ranks(self) -> dict[int, int]:
+        """Give the process of each rank that lives now, by the variable that the MPIs' launchers set."""
+        variables = (b"OMPI_COMM_WORLD_RANK", b"PMI_RANK")
+        found: dict[int, int] = {}
+        for pid in self.pids():
+            entries = dict(entry.split(b"=", 1) for entry in _proc(pid, "environ").split(b"\0") if b"=" in entry)
+            ranks = [int(entries[name]) for name in variables if name in entries]
+            found |= {rank: pid for rank in ranks[:1] if rank not in found}
+        return found
+
     def wait(self, timeout_s: float) -> Result:
         """Wait for the end; at the deadline have Python show its stacks, TERM the launcher, kill the rest.
 
