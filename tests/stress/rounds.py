@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import random
 import re
+import signal
 import statistics
 import sys
 import tempfile
@@ -156,10 +157,11 @@ def parser(about: str, *, moments: Sequence[str] = MOMENTS) -> argparse.Argument
 
 
 def play_all(options: argparse.Namespace, play: Callable[[Round], Outcome]) -> int:
-    """Play the rounds, print a line each and the table, and give the exit status."""
+    """Play the rounds, print a line each and the table, and give the exit status; TERM ends it like an interrupt."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     mpis = [mpi for mpi in known_mpis() if not mpi.missing and options.mpi in (None, mpi.name)]
     failed, outcomes = [], []
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, suppress(KeyboardInterrupt):
         for seed in range(options.seed, options.seed + options.rounds):
             mpi = mpis[seed % len(mpis)]
             outcome = play(Round(random.Random(seed), mpi, options.deadline, options.moments, folder))
@@ -171,7 +173,7 @@ def play_all(options: argparse.Namespace, play: Callable[[Round], Outcome]) -> i
                 _keep(options.logs, f"{Path(sys.argv[0]).stem}-{mpi.name}-{seed}.log", outcome.output)
     print(table(outcomes))
     print("\n".join(["failed:", *failed]) if failed else "all rounds held")
-    return 1 if failed or not outcomes else 0
+    return 1 if failed or len(outcomes) < options.rounds else 0
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
