@@ -127,6 +127,16 @@ def test_job_at_its_deadline_shows_stacks_and_leaves_nothing(mpi: Mpi) -> None:
     assert job.pids() == []
 
 
+def test_job_knows_its_ranks(mpi: Mpi) -> None:
+    program = "echo ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} $$; exec sleep 1000"
+    with Job(mpi.command(2, ["sh", "-c", program]), env=mpi.environment()) as job:
+        while job.stdout.count("\n") < 2 and job.process.poll() is None:
+            time.sleep(0.1)
+        said = {int(rank): int(pid) for rank, pid in map(str.split, job.stdout.splitlines())}
+        assert job.ranks() == said
+        assert sorted(said) == [0, 1]
+
+
 def test_job_that_ignores_termination_leaves_nothing() -> None:
     job = Job(["bash", "-c", "trap '' TERM; sleep 1000 & wait"], env=os.environ)
     result = job.wait(1)

@@ -109,8 +109,9 @@ def one_takes(job: Job) -> float:
 
 def named(job: Job, rank: int, process: int) -> bool:
     """Tell whether somebody names a rank as the one that fails, or, as Hydra does, its process."""
-    by_rank = re.search(rf"(?<!\[)\brank {rank} (?!and \d|waited|pid )", job.stderr)
-    return by_rank is not None or f"PID {process} RUNNING AT" in job.stdout
+    by_us = rf"(?<!\[)\brank {rank}\b(?! and \d| waited| has waited| pid |/|:)"
+    by_mpirun = rf"Process name: \[\S+@\d+,{rank}\]"
+    return re.search(f"{by_us}|{by_mpirun}", job.stderr) is not None or f"PID {process} RUNNING AT" in job.stdout
 
 
 def watch(job: Job, outcome: Outcome, rank: int, process: int, *, limit_s: float) -> None:
