@@ -20,12 +20,16 @@ def play(mpi: Mpi, program: str, *options: str) -> None:
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
 
 
-def test_stopped_rank_is_named_and_ends_the_job_or_goes_on(mpi: Mpi) -> None:
-    play(mpi, "stops.py", "--rounds", "2", "--seed", "27", "--deadline", "3", *MOMENTS)
+def test_stopped_rank_is_named_and_ends_the_job(mpi: Mpi) -> None:
+    play(mpi, "stops.py", "--rounds", "1", "--seed", "27", "--deadline", "3", *MOMENTS)
+
+
+def test_all_is_right_after_a_pause(one_mpi: Mpi) -> None:
+    play(one_mpi, "stops.py", "--rounds", "1", "--seed", "28", *MOMENTS)
 
 
 def test_killed_rank_ends_the_job(mpi: Mpi) -> None:
-    play(mpi, "kills.py", "--rounds", "3", "--seed", "14")
+    play(mpi, "kills.py", "--rounds", "2", "--seed", "15")
 
 
 def test_no_rank_outlives_the_launcher(mpi: Mpi) -> None:

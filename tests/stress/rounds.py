@@ -27,7 +27,9 @@ WORK = Path(__file__).with_name("work.py")
 START_S = 90.0  # for a job's start on a machine that does much else
 POLL_S = 0.05
 
-_ACCUSED = re.compile(r"\brank (\d+) on \S+ (?:is stopped|has ended|does not answer)")
+_ACCUSED = re.compile(
+    r"\brank (\d+) on \S+ (?:is stopped|has ended|does not answer|\(process \d+\)[^\n]* without a word)"
+)
 _ONE_TAKES = re.compile(r"begins, one takes ([\d.]+) s")
 
 
@@ -160,7 +162,9 @@ def parser(about: str, *, moments: Sequence[str] = MOMENTS) -> argparse.Argument
 def play_all(options: argparse.Namespace, play: Callable[[Round], Outcome]) -> int:
     """Play the rounds, print a line each and the table, and give the exit status; TERM ends it like an interrupt."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    mpis = [mpi for mpi in known_mpis() if not mpi.missing and options.mpi in (None, mpi.name)]
+    mpis = [mpi for mpi in known_mpis() if options.mpi in (None, mpi.name)]
+    if absent := [mpi.missing for mpi in mpis if mpi.missing]:
+        sys.exit("\n".join(map(str, absent)))
     failed, outcomes = [], []
     with tempfile.TemporaryDirectory() as folder, suppress(KeyboardInterrupt):
         for seed in range(options.seed, options.seed + options.rounds):
