@@ -28,7 +28,7 @@ START_S = 90.0  # for a job's start on a machine that does much else
 POLL_S = 0.05
 
 _ACCUSED = re.compile(
-    r"\brank (\d+) on \S+ (?:is stopped|has ended|does not answer|\(process \d+\)[^\n]* without a word)"
+    r"\brank (\d+) on \S+ (?:is stopped|has ended|does not answer|(?=\(process \d+\)[^\n]* without a word))"
 )
 _ONE_TAKES = re.compile(r"begins, one takes ([\d.]+) s")
 
