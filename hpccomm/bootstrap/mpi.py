@@ -5,11 +5,15 @@ The only place that calls MPI_Init. MPI is finalised by mpi4py when the interpre
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpccomm.bootstrap.abort import guard
+from hpccomm.bootstrap.vigil import vigil
 from hpccomm.errors import LaunchError
 from hpccomm.launch import Launch, Launcher, check_library, check_world
 from hpccomm.launch.launchers import PMI, PMIX
@@ -57,7 +61,8 @@ def start(launch: Launch, environ: Mapping[str, str], *, timeout_s: float, quiet
     vendor = MPI.get_vendor()[0]
     if not MPI.Is_initialized():
         check_library(launch, vendor=vendor, library=MPI.Get_library_version())
-        MPI.Init_thread(MPI.THREAD_MULTIPLE)
+        with vigil.over_start(launch.launcher, environ, timeout_s=timeout_s, quiet_s=quiet_s):
+            _initialise(MPI)
     world = MPI.COMM_WORLD
     if world.size > 1:
         guard.connect(world.rank, world.size, world.Abort)
@@ -68,6 +73,30 @@ def start(launch: Launch, environ: Mapping[str, str], *, timeout_s: float, quiet
         raise
     _arrive(world, timeout_s, quiet_s)
     return world.Dup()
+
+
+def _initialise(mpi: Any) -> None:
+    """Call MPI_Init_thread with the interpreter free for other threads meanwhile, which mpi4py's call does not leave.
+
+    Where the library's own function is not found, mpi4py's is called.
+    """
+    granted = ctypes.c_int()
+    for library in _loaded_mpi_libraries():
+        with suppress(OSError, AttributeError):
+            init = ctypes.CDLL(library).MPI_Init_thread
+            if init(None, None, int(mpi.THREAD_MULTIPLE), ctypes.byref(granted)) == 0 and mpi.Is_initialized():
+                return
+    if not mpi.Is_initialized():
+        mpi.Init_thread(mpi.THREAD_MULTIPLE)
+
+
+def _loaded_mpi_libraries() -> list[str]:
+    """List the files of MPI libraries that this process has loaded."""
+    with suppress(OSError):
+        lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
+        files = [line.split(maxsplit=5)[-1] for line in lines if "/" in line]
+        return list(dict.fromkeys(file for file in files if Path(file).name.startswith("libmpi")))
+    return []
 
 
 def _arrive(world: Intracomm, timeout_s: float, quiet_s: float) -> None:

@@ -13,14 +13,15 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from hpccomm.bootstrap.abort import guard
 from hpccomm.errors import DeadlineError
 from hpccomm.exchange import Exchange
+from hpccomm.launch import Launcher
 from hpccomm.liveness import this_process
 from hpccomm.watch.channel import Channel, Peer
 from hpccomm.watch.coroner import summon, tell
@@ -29,6 +30,7 @@ from hpccomm.watch.flight import Entry, GroupLog, flight
 from hpccomm.watch.missing import Inquiry, Place
 from hpccomm.watch.patrol import Patrol
 from hpccomm.watch.signals import SignalPipe
+from hpccomm.watch.startup import StartUp
 from hpccomm.watch.watchdog import Watchdog
 
 _END_S = 2  # from the abort of all ranks to the certain end of this one
@@ -56,6 +58,21 @@ class Vigil:
         if self._watchdog is None:
             signals = SignalPipe([signal.SIGTERM, signal.SIGUSR2])
             self._watchdog = Watchdog(signals, self._on_signal, _end_orphan if launched else None)
+
+    @contextmanager
+    def over_start(self, launcher: Launcher, environ: Mapping[str, str], *, timeout_s: float, quiet_s: float) -> Any:
+        """Hold the deadline of MPI's start, which waits for all ranks, and say who is missing there."""
+        rank = environ.get(launcher.rank, "")
+        if self._watchdog is None or not rank.isdecimal():
+            yield
+            return
+        start_up = StartUp(launcher.rank, int(rank), timeout_s=timeout_s, quiet_s=quiet_s, end=self._end_start)
+        self._watchdog.guard(start_up)
+        try:
+            yield
+        finally:
+            self._watchdog.guard(None)
+            start_up.close()
 
     def summon_coroner(self) -> None:
         """Have the lowest rank of each host start a process that names ranks which end without a word."""
@@ -157,6 +174,21 @@ class Vigil:
         written = [f"flight record in {file}"] if file is not None else []
         guard.say(f"SIGUSR2: {'; '.join([*(told or ['waits for nobody']), *written])}")
 
+    def _end_start(self, waited: float, missing: str) -> None:
+        """End the job: MPI has not started in time."""
+        error = DeadlineError(
+            "start MPI",
+            found=f"waited {waited:.1f} s for all ranks: {missing}",
+            remedy="see whether these ranks were started, and their output for why they stopped",
+        )
+        self._end_with(error)
+
+    def _end_with(self, error: DeadlineError) -> None:
+        guard.report(type(error), error, None)
+        _end_for_certain()
+        guard.end(1)
+        os._exit(1)
+
     def _end_stuck(self, log: GroupLog, entry: Entry) -> None:
         """End the job: an operation is past its deadline inside a library, where nothing else ends it."""
         waited = time.monotonic() - (entry.since_s or 0.0)
@@ -167,10 +199,7 @@ class Vigil:
             + self.hint,
         )
         self.write_flight("an operation passed its deadline inside a library")
-        guard.report(type(error), error, None)
-        _end_for_certain()
-        guard.end(1)
-        os._exit(1)
+        self._end_with(error)
 
 
 def _end_for_certain() -> None:

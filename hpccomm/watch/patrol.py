@@ -47,7 +47,7 @@ class Patrol:
         ended = self._deaths.take(ready)
         told = self._inquiry.vanished(ended) if ended else ""
         if told:
-            _say(told)
+            say(told)
         under_way = [(log, entry) for log in list(self._inquiry.flight.logs.values()) for entry in log.waiting()]
         self._told = {entry: told for entry, told in self._told.items() if entry.ended_s is None}
         for log, entry in under_way:
@@ -76,10 +76,11 @@ class Patrol:
             others = len(found.waiting) - 1
             who = f"rank {self._inquiry.rank}{f' and {others} more' if others else ''}"
             where = f"{entry} of group {log.name} over {log.expression}"
-            _say(f"{who} waited {waited:.0f} s in {where}: {found}")
+            say(f"{who} waited {waited:.0f} s in {where}: {found}")
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Write a line to stderr, past what redirects it."""
     stream = sys.__stderr__ or sys.stderr
     with suppress(OSError, ValueError):
         stream.write(f"hpccomm: {text}\n")

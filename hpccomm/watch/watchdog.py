@@ -8,14 +8,27 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from hpccomm.watch.channel import await_any
-from hpccomm.watch.patrol import Patrol
 from hpccomm.watch.signals import SignalPipe
 
 _TICK_S = 0.25
+
+
+class Round(Protocol):
+    """What the watchdog does again and again."""
+
+    @property
+    def descriptors(self) -> Sequence[int]:
+        """What there is to wait for."""
+        ...
+
+    def walk(self, ready: Sequence[int]) -> None:
+        """Go one round; `ready` are those of `descriptors` that can be read."""
+        ...
 
 
 class Watchdog:
@@ -35,24 +48,24 @@ class Watchdog:
     ) -> None:
         self._signals, self._on_signal, self._on_orphan = signals, on_signal, on_orphan
         self._parent = os.getppid()
-        self._patrol: Patrol | None = None
+        self._round: Round | None = None
         self._thread = threading.Thread(target=self._run, name="hpccomm-watchdog", daemon=True)
         self._thread.start()
 
-    def guard(self, patrol: Patrol | None) -> None:
-        """Watch over operations too, or no longer."""
-        self._patrol = patrol
+    def guard(self, round_: Round | None) -> None:
+        """Go these rounds from now on, or none."""
+        self._round = round_
         self._signals.nudge()
 
     def _run(self) -> None:
         while True:
-            patrol = self._patrol
+            going = self._round
             ready: list[int] = []
             with suppress(OSError, ValueError):  # what was closed meanwhile
-                ready = await_any([self._signals.descriptor, *(patrol.descriptors if patrol else ())], _TICK_S)
-            if patrol is not None and patrol is self._patrol:
+                ready = await_any([self._signals.descriptor, *(going.descriptors if going else ())], _TICK_S)
+            if going is not None and going is self._round:
                 with suppress(OSError, ValueError):  # no descriptor left, or one that was closed meanwhile
-                    patrol.walk(ready)
+                    going.walk(ready)
             for number in self._signals.read():
                 self._on_signal(number)
             if self._on_orphan is not None and os.getppid() != self._parent:
