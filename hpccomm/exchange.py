@@ -199,6 +199,21 @@ def agree(exchange: Exchange, error: Exception | None) -> None:
     raise raised from error
 
 
+def together(exchange: Exchange, action: Callable[[], T]) -> T:
+    """Do something on every rank, and give what it gives here; collective.
+
+    Raises:
+        HpccommError: It failed on some rank; raised on every rank, as `agree` does.
+    """
+    try:
+        value = action()
+    except Exception as error:
+        agree(exchange, error)
+        raise  # not reached: `agree` raises
+    agree(exchange, None)
+    return value
+
+
 def _portable(error: Exception | None) -> HpccommError | None:
     if error is None or isinstance(error, HpccommError):
         return error

@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from hpccomm.errors import NetworkError, OptionError
-from hpccomm.exchange import Exchange, agree
+from hpccomm.exchange import Exchange, together
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -194,13 +194,7 @@ def _family(address: str) -> socket.AddressFamily:
 
 def _gather(exchange: Exchange, call: Callable[[], T]) -> list[T]:
     """Give what `call` returns on every rank; where it fails on one, all ranks raise that."""
-    try:
-        value = call()
-    except Exception as error:
-        agree(exchange, error)
-        raise
-    agree(exchange, None)
-    return exchange.all_gather(value)
+    return exchange.all_gather(together(exchange, call))
 
 
 def _refuse_difference(wishes: Sequence[str | None]) -> None:

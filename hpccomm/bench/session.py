@@ -24,7 +24,7 @@ from hpccomm.bench.series import Run, Series
 from hpccomm.bench.tables import Table, tables
 from hpccomm.bench.text import note
 from hpccomm.errors import OptionError
-from hpccomm.exchange import agree
+from hpccomm.exchange import together
 from hpccomm.launch import ALONE, Launch
 
 _START_S = 120.0
@@ -93,17 +93,16 @@ def _open_files(
     Raises:
         OptionError: On all ranks: a file cannot be written, or not be read and compared with.
     """
-    old, record, error = None, Record(entries), None
-    if world.exchange.rank == 0:
-        try:
-            if options.compare:
-                old = load(options.compare[0])
-                refuse_strangers(old, _THIS_RUN, [table.what for table in possible])
-            record = Record(entries, json_path=options.json, csv_path=options.csv)
-        except OptionError as caught:
-            error = caught
-    agree(world.exchange, error)
-    return old, record
+
+    def begin() -> tuple[Recorded | None, Record]:
+        if world.exchange.rank:
+            return None, Record(entries)
+        old = load(options.compare[0]) if options.compare else None
+        if old is not None:
+            refuse_strangers(old, _THIS_RUN, [table.what for table in possible])
+        return old, Record(entries, json_path=options.json, csv_path=options.csv)
+
+    return together(world.exchange, begin)
 
 
 def _meter(world: hpccomm.World, options: Options) -> Meter:

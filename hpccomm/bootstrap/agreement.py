@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from hpccomm.backends.registry import check
 from hpccomm.errors import OptionError
-from hpccomm.exchange import Exchange, agree
+from hpccomm.exchange import Exchange, together
 from hpccomm.expression import Expression, load
 
 
@@ -20,17 +20,14 @@ def agreed(exchange: Exchange, ask: Callable[[], str | Expression]) -> Expressio
     Raises:
         HpccommError: The same on all ranks.
     """
-    expression: Expression | None = None
-    error: Exception | None = None
-    try:
-        asked = ask()
-        expression = asked if isinstance(asked, Expression) else load(asked)
-        check(expression)
-    except Exception as caught:
-        error = caught
-    agree(exchange, error)
+    expression = together(exchange, lambda: _checked(ask()))
     _refuse_difference(exchange.all_gather(str(expression)))
-    assert expression is not None
+    return expression
+
+
+def _checked(asked: str | Expression) -> Expression:
+    expression = asked if isinstance(asked, Expression) else load(asked)
+    check(expression)
     return expression
 
 

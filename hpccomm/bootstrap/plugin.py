@@ -24,7 +24,7 @@ from hpccomm.bootstrap.boot import Boot, Joined, boot
 from hpccomm.bootstrap.store import fresh
 from hpccomm.bootstrap.vigil import vigil
 from hpccomm.errors import BackendError, WorldError
-from hpccomm.exchange import agree
+from hpccomm.exchange import together
 from hpccomm.expression import Expression
 from hpccomm.watch.flight import GroupLog, flight
 
@@ -131,15 +131,7 @@ def built(expression: Expression, control: Context) -> Backend:
     Raises:
         HpccommError: The same on all ranks.
     """
-    backend: Backend | None = None
-    error: Exception | None = None
-    try:
-        backend = build(expression, control.child("data"))
-    except Exception as caught:
-        error = caught
-    agree(control.exchange, error)
-    assert backend is not None
-    return backend
+    return together(control.exchange, lambda: build(expression, control.child("data")))
 
 
 def destroy_groups() -> None:

@@ -148,6 +148,7 @@ class World:
         return (
             f"{self.topology}\nlauncher {boot.launch.launcher.name}, MPI {boot.mpi_library}, "
             f"torch {torch.__version__}\nbackend {self.backend}{self._reason}"
+            + "".join(f"\nnote: {note}" for note in (*boot.launch.notes, *self.topology.notes))
         )
 
     def __enter__(self) -> World:
