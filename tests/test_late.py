@@ -6,9 +6,12 @@ import re
 import time
 from pathlib import Path
 
+import pytest
+
 from harness import Mpi, Result, run_job
 
 PROGRAM = str(Path(__file__).with_name("programs") / "late.py")
+STARTS_LATE = str(Path(__file__).with_name("programs") / "starts_late.py")
 DEADLINE_S = 4.0
 END_S = 3.0  # from the deadline to the end of mpirun, on a busy machine; 0.6 s otherwise
 JOB_S = 200.0
@@ -76,3 +79,16 @@ def test_rank_that_comes_after_the_deadline_gets_the_error_of_the_others(mpi: Mp
     text = "start-up: arrival of 3 ranks: rank 0 and 1 other have waited 4 s for rank 2"
     assert sorted(re.findall("rank .: start.*", result.stdout)) == [f"rank {rank}: {text}" for rank in range(3)], result
     assert result.returncode == 7, result
+
+
+@pytest.mark.parametrize(("way", "words"), [("stopped", "is stopped"), ("busy", "has not come")])
+def test_rank_that_does_not_start_mpi_is_named_and_ends_the_job(mpi: Mpi, way: str, words: str) -> None:
+    """The others are inside MPI_Init, which has no deadline of its own."""
+    result = run_job(mpi, 3, [mpi.python, STARTS_LATE, way, f"{DEADLINE_S}"], env=QUIET, timeout_s=JOB_S)
+    assert not result.timed_out, result
+    assert not result.leftovers, result
+    assert result.returncode != 0, result
+    assert "went on" not in result.stdout, result
+    missing = rf"rank 2 \(process \d+\) {words}"
+    assert re.search(rf"hpccomm: rank [01] waited \d+ s for MPI to start: .*{missing}", result.stderr), result
+    assert re.search(rf"found: waited 4\.\d s for all ranks: .*{missing}", result.stderr), result

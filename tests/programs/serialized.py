@@ -1,0 +1,39 @@
+"""MPI that takes calls from one thread at a time: whoever waits steps everything, and nothing is different."""
+
+from __future__ import annotations
+
+import mpi4py
+
+mpi4py.rc.thread_level = "serialized"
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from mpi4py import MPI  # noqa: E402 - starts MPI
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+import hpccomm  # noqa: E402
+
+
+def main() -> None:
+    with hpccomm.init("hierarchical(mpi4py, gloo)" if MPI.COMM_WORLD.size > 2 else "mpi4py", timeout_s=60) as world:
+        rank, size = world.topology.rank, world.topology.world_size
+        groups = [dist.new_group(backend="hpccomm", pg_options=hpccomm.Options("mpi4py")) for _ in range(2)]
+        for count in (3, 100_000):
+            tensors = [torch.full((count,), float(rank + which)) for which in (0, 1)]
+            order = (0, 1) if rank % 2 else (1, 0)
+            works = [dist.all_reduce(tensors[which], group=groups[which], async_op=True) for which in order]
+            for work in works:
+                assert work.wait()
+            assert [tensor[-1].item() for tensor in tensors] == [sum(range(size)) + size * which for which in (0, 1)]
+        future = dist.all_reduce(torch.ones(50_000), async_op=True).get_future()
+        assert future.done()
+        ddp = DistributedDataParallel(torch.nn.Linear(8, 8))
+        ddp(torch.full((2, 8), float(rank))).sum().backward()
+        arrived = torch.zeros(3)
+        receiving = dist.irecv(arrived, (rank - 1) % size)
+        dist.send(torch.full((3,), float(rank)), (rank + 1) % size)
+        receiving.wait()
+        assert arrived.eq((rank - 1) % size).all()
+        print("right\n", end="", flush=True)
+
+
+main()
