@@ -19,6 +19,10 @@ from hpccomm.bench.metrics import Times, busbw_gbps, slowest, spreads, summarize
         ("broadcast", 1, 1),
         ("all_gather", 1 / 2, 2 / 3),
         ("reduce_scatter", 1 / 2, 2 / 3),
+        ("reduce", 1, 1),
+        ("gather", 1 / 2, 2 / 3),
+        ("scatter", 1 / 2, 2 / 3),
+        ("all_to_all", 1 / 2, 2 / 3),
         ("sendrecv", 1, 1),
     ],
 )

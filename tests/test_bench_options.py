@@ -19,7 +19,18 @@ from hpccomm.bench.options import DTYPES, Options
 from hpccomm.bench.tables import sizes, tables
 from hpccomm.errors import OptionError
 
-ALL = ("all_reduce", "broadcast", "all_gather", "reduce_scatter", "sendrecv", "barrier")
+ALL = (
+    "all_reduce",
+    "broadcast",
+    "all_gather",
+    "reduce_scatter",
+    "reduce",
+    "gather",
+    "scatter",
+    "all_to_all",
+    "sendrecv",
+    "barrier",
+)
 OF_MPIRUN = {"--bind-to", "--map-by", "--np", "--host", "--hostfile", "--output", "--rank-by", "--display"}
 
 

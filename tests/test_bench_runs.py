@@ -16,7 +16,9 @@ import pytest
 from harness import Job, Mpi, Result, run_job
 
 BENCH = ("-m", "hpccomm.bench")
-COLLECTIVES = ["all_reduce", "broadcast", "all_gather", "reduce_scatter", "sendrecv", "barrier"]
+COLLECTIVES = ["all_reduce", "broadcast", "all_gather", "reduce_scatter", "reduce", "gather", "scatter", "all_to_all"]
+COLLECTIVES += ["sendrecv", "barrier"]
+RUN_BY_RING = ["ring", "tree", "ring", "ring", "tree", "tree", "tree", "pairwise", "", ""]
 HIERARCHIES = ["hierarchical(mpi4py, mpi4py)", "hierarchical(mpi4py, gloo)"]
 TIMES = ("time_us_median", "time_us_min", "time_us_p95", "time_us_max", "algbw_GBps")
 # runs a program on a terminal, and passes on what it shows there
@@ -81,7 +83,7 @@ def test_all_collectives_by_an_algorithm_each_with_a_table(mpi: Mpi, tmp_path: P
     assert list(dict.fromkeys(one["backend"] for one in found)) == ["ring(mpi4py)", "ring(gloo)"]
     assert {one["wrong"] for one in found} == {"0"}
     runs = {one["collective"]: one["algorithm"] for one in found}
-    assert runs == dict(zip(COLLECTIVES, ["ring", "tree", "ring", "ring", "", ""], strict=True))
+    assert runs == dict(zip(COLLECTIVES, RUN_BY_RING, strict=True))
     assert result.stdout.count("ring has no broadcast: tree is measured") == 2
     assert result.stdout.count("skew_us") == 1 + 2 * len(COLLECTIVES)
     for name in COLLECTIVES[:-1]:

@@ -12,7 +12,7 @@ decides how to wait and in which thread to call. An operation that fails raises;
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -39,6 +39,9 @@ class LibraryCall:
 
 
 Operation = Generator[str | LibraryCall, None, None]
+
+SCHEDULE_TAG, BLOCKS_TAG = 32767, 32766
+"""Tags that no user's message may have: those of schedules' messages and of all_to_all's; all MPIs grant them."""
 
 MAX_COUNT = 2**31 - 1
 """Elements of one call to a library that counts in C integers (bytes, where it only moves)."""
@@ -93,6 +96,28 @@ class Backend(ABC):
     def barrier(self) -> Operation:
         """Wait until every rank has come here."""
 
+    def reduce(self, buffer: torch.Tensor, op: Op, root: int) -> Operation:
+        """Reduce `buffer` over all ranks, in place on rank `root`; on the others it may be overwritten."""
+        return self.all_reduce(buffer, op)
+
+    def gather(self, output: torch.Tensor | None, source: torch.Tensor, root: int) -> Operation:
+        """Put the `source` of every rank, of one size, in rank order into `output` of rank `root`, None elsewhere."""
+        whole = source.new_empty(source.numel() * self.size) if output is None else output
+        return self.all_gather(whole, source)
+
+    def scatter(self, output: torch.Tensor, source: torch.Tensor | None, root: int) -> Operation:
+        """Give every rank its equal block of the `source` of rank `root`, None elsewhere."""
+        count = output.numel()
+        whole = output.new_empty(count * self.size) if source is None else source
+        yield from self.broadcast(whole, root)
+        output.view(-1).copy_(whole.view(-1)[self.rank * count : (self.rank + 1) * count])
+
+    def all_to_all(
+        self, output: torch.Tensor, source: torch.Tensor, sent: Sequence[int], received: Sequence[int]
+    ) -> Operation:
+        """Send block r of `source`, of ``sent[r]`` elements, to rank r, and collect what all ranks send in `output`."""
+        return exchange_blocks(self, output.view(-1), source.view(-1), sent, received)
+
     def send(self, buffer: torch.Tensor, dest: int, tag: int) -> Operation:
         """Send `buffer` to rank `dest`."""
         raise self._lacks("send")
@@ -100,6 +125,10 @@ class Backend(ABC):
     def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
         """Receive into `buffer` what rank `source` sent with `tag`."""
         raise self._lacks("recv")
+
+    def recv_any(self, buffer: torch.Tensor, tag: int, found: list[int]) -> Operation:
+        """Receive into `buffer` what any rank sent with `tag`, and append that rank to `found`."""
+        raise self._lacks("recv from any source")
 
     def _lacks(self, collective: str) -> UnsupportedError:
         return UnsupportedError(
@@ -129,3 +158,31 @@ def offsets(counts: Sequence[int]) -> list[int]:
 def uneven(counts: Sequence[int]) -> Sequence[int] | None:
     """Give counts as backends take them: None when all shares are equal."""
     return counts if len(set(counts)) > 1 else None
+
+
+def exchange_blocks(
+    backend: Backend, output: torch.Tensor, source: torch.Tensor, sent: Sequence[int], received: Sequence[int]
+) -> Operation:
+    """Exchange blocks of any sizes by send and recv, all posted at once; both ends cut a block alike."""
+    rank, size = backend.rank, backend.size
+    limit = max(1, backend.max_count // source.element_size())
+    starts, places = offsets(sent), offsets(received)
+    output[places[rank] : places[rank + 1]].copy_(source[starts[rank] : starts[rank + 1]])
+    posted: list[Operation] = []
+    for shift in range(1, size):
+        giver, taker = (rank - shift) % size, (rank + shift) % size
+        into, out = output[places[giver] : places[giver + 1]], source[starts[taker] : starts[taker + 1]]
+        posted += [backend.recv(piece, giver, BLOCKS_TAG) for piece in torch.split(into, limit) if piece.numel()]
+        posted += [backend.send(piece, taker, BLOCKS_TAG) for piece in torch.split(out, limit) if piece.numel()]
+    yield from together(posted)
+
+
+def together(operations: Iterable[Operation]) -> Operation:
+    """Begin all operations, in order, then end all of them."""
+    begun = []
+    for operation in operations:
+        waits = next(operation, None)
+        if waits is not None:
+            begun.append(resumed(waits, operation))
+    for operation in begun:
+        yield from operation

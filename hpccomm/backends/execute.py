@@ -9,12 +9,9 @@ from collections.abc import Callable, Iterable
 
 import torch
 
-from hpccomm.backends.base import Backend, Operation, resumed
+from hpccomm.backends.base import SCHEDULE_TAG, Backend, Operation, resumed
 from hpccomm.backends.c10d import Op, ReduceOp
 from hpccomm.schedule import Interval, Step
-
-TAG = 32767
-"""Tag of all messages of schedules: the largest that every MPI library grants."""
 
 Pending = list[tuple[Interval, Operation]]
 
@@ -53,7 +50,7 @@ def execute(
             continue
         if step.dest >= 0 and step.send[0] < step.send[1]:
             data = (buffer if source is None else source)[slice(*step.send)]
-            _post(pending, step.send, carrier.send(data, step.dest, TAG))
+            _post(pending, step.send, carrier.send(data, step.dest, SCHEDULE_TAG))
         if step.source >= 0 and step.recv[0] < step.recv[1]:
             yield from _receive(step, carrier, buffer, op, pending if source is None else [])
     for _, sending in pending:
@@ -72,10 +69,10 @@ def _receive(step: Step, carrier: Backend, buffer: torch.Tensor, op: Op | None, 
     target = buffer[slice(*step.recv)]
     if not step.reduce:
         yield from _finish_sends(pending, step.recv)
-        yield from carrier.recv(target, step.source, TAG)
+        yield from carrier.recv(target, step.source, SCHEDULE_TAG)
         return
     arrived = torch.empty_like(target)
-    yield from carrier.recv(arrived, step.source, TAG)
+    yield from carrier.recv(arrived, step.source, SCHEDULE_TAG)
     yield from _finish_sends(pending, step.recv)
     assert op is not None
     _COMBINE[op](target, arrived)

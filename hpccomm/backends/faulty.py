@@ -82,6 +82,24 @@ class FaultyBackend(Backend):
         """Pass on, or fail."""
         return self._struck(self._inner.all_gather(output, source, counts), output)
 
+    def reduce(self, buffer: torch.Tensor, op: Op, root: int) -> Operation:
+        """Pass on, or fail."""
+        return self._struck(self._inner.reduce(buffer, op, root), buffer)
+
+    def gather(self, output: torch.Tensor | None, source: torch.Tensor, root: int) -> Operation:
+        """Pass on, or fail."""
+        return self._struck(self._inner.gather(output, source, root), output)
+
+    def scatter(self, output: torch.Tensor, source: torch.Tensor | None, root: int) -> Operation:
+        """Pass on, or fail."""
+        return self._struck(self._inner.scatter(output, source, root), output)
+
+    def all_to_all(
+        self, output: torch.Tensor, source: torch.Tensor, sent: Sequence[int], received: Sequence[int]
+    ) -> Operation:
+        """Pass on, or fail."""
+        return self._struck(self._inner.all_to_all(output, source, sent, received), output)
+
     def barrier(self) -> Operation:
         """Pass on, or fail."""
         return self._struck(self._inner.barrier(), None)
@@ -93,6 +111,10 @@ class FaultyBackend(Backend):
     def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
         """Pass on, or fail."""
         return self._struck(self._inner.recv(buffer, source, tag), buffer)
+
+    def recv_any(self, buffer: torch.Tensor, tag: int, found: list[int]) -> Operation:
+        """Pass on, or fail."""
+        return self._struck(self._inner.recv_any(buffer, tag, found), buffer)
 
     def close(self) -> None:
         """Close the backend inside."""

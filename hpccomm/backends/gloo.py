@@ -18,9 +18,12 @@ from hpccomm.backends.c10d import (
     AllgatherOptions,
     AllreduceOptions,
     BroadcastOptions,
+    GatherOptions,
     Op,
     ProcessGroupGloo,
     ReduceOp,
+    ReduceOptions,
+    ScatterOptions,
 )
 from hpccomm.backends.context import Context
 from hpccomm.backends.support import ARITHMETIC, BITWISE, HALVES, Support
@@ -101,6 +104,30 @@ class GlooBackend(Backend):
     def _gather_equal(self, output: torch.Tensor, source: torch.Tensor) -> Operation:
         yield from self._complete(self._group._allgather_base(output, source, AllgatherOptions()))
 
+    def reduce(self, buffer: torch.Tensor, op: Op, root: int) -> Operation:
+        """Call Gloo's reduce."""
+        options = ReduceOptions()
+        options.reduceOp, options.rootRank = ReduceOp(op), root
+        yield from self._complete(self._group.reduce([buffer], options))
+
+    def gather(self, output: torch.Tensor | None, source: torch.Tensor, root: int) -> Operation:
+        """Call Gloo's gather."""
+        options = GatherOptions()
+        options.rootRank = root
+        blocks = (
+            [] if output is None else [list(torch.split(_as_bytes(output), source.numel() * source.element_size()))]
+        )
+        yield from self._complete(self._group.gather(blocks, [_as_bytes(source)], options))
+
+    def scatter(self, output: torch.Tensor, source: torch.Tensor | None, root: int) -> Operation:
+        """Call Gloo's scatter."""
+        options = ScatterOptions()
+        options.rootRank = root
+        blocks = (
+            [] if source is None else [list(torch.split(_as_bytes(source), output.numel() * output.element_size()))]
+        )
+        yield from self._complete(self._group.scatter([_as_bytes(output)], blocks, options))
+
     def barrier(self) -> Operation:
         """Call Gloo's barrier."""
         yield from self._complete(self._group.barrier())
@@ -112,6 +139,12 @@ class GlooBackend(Backend):
     def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
         """Call Gloo's recv."""
         return self._complete_inside(self._group.recv([_as_bytes(buffer)], source, tag), f"a message of rank {source}")
+
+    def recv_any(self, buffer: torch.Tensor, tag: int, found: list[int]) -> Operation:
+        """Call Gloo's receive from any source."""
+        work = self._group.recv_anysource([_as_bytes(buffer)], tag)
+        yield from self._complete_inside(work, "a message of any rank")
+        found.append(work._source_rank())
 
     def close(self) -> None:
         """Free the group; what was given up is ended first, since Gloo's threads would wait for it."""

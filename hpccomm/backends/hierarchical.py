@@ -111,6 +111,14 @@ class HierarchicalBackend(Backend):
         yield from self._intra.all_gather(whole, part, uneven(rails.by_local_rank))
         output.view(-1).copy_(rails.blocks(whole, everyone, rails.travelling))
 
+    def gather(self, output: torch.Tensor | None, source: torch.Tensor, root: int) -> Operation:
+        """Gather over the backend between nodes: every block takes one way only."""
+        return self._peers.gather(output, source, root)
+
+    def scatter(self, output: torch.Tensor, source: torch.Tensor | None, root: int) -> Operation:
+        """Scatter over the backend between nodes."""
+        return self._peers.scatter(output, source, root)
+
     def barrier(self) -> Operation:
         """Wait inside the node, among the leaders, and inside the node again."""
         yield from self._intra.barrier()

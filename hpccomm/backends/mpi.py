@@ -90,7 +90,7 @@ class MpiBackend(Backend):
         self._in_place = MPI.IN_PLACE
         self._at = MPI.buffer.fromaddress
         self._byte = MPI.BYTE
-        self._new_status = MPI.Status
+        self._new_status, self._any_source = MPI.Status, MPI.ANY_SOURCE
         self._ops: dict[Op, MPI.Op] = {op: getattr(MPI, name) for op, name in _OP_NAMES.items()}
         self._types: dict[torch.dtype, tuple[MPI.Datatype, int]] = {
             dtype: (getattr(MPI, name), dtype.itemsize) for dtype, name in _TYPE_NAMES.items()
@@ -135,6 +135,23 @@ class MpiBackend(Backend):
             receive = [self._memory(output), ([count * width for count in counts], starts[:-1]), self._byte]
             yield from self._collective("Allgatherv", (send, receive), source, output)
 
+    def reduce(self, buffer: torch.Tensor, op: Op, root: int) -> Operation:
+        """Call MPI_Ireduce and poll."""
+        send, receive = (self._in_place, self._typed(buffer)) if root == self.rank else (self._typed(buffer), None)
+        yield from self._complete(self._comm.Ireduce(send, receive, self._ops[op], root), "the other ranks", buffer)
+
+    def gather(self, output: torch.Tensor | None, source: torch.Tensor, root: int) -> Operation:
+        """Call MPI_Igather and poll."""
+        into = None if output is None else [self._memory(output), self._byte]
+        memory = [tensor for tensor in (source, output) if tensor is not None]
+        yield from self._complete(self._comm.Igather(self._bytes(source), into, root), "the other ranks", *memory)
+
+    def scatter(self, output: torch.Tensor, source: torch.Tensor | None, root: int) -> Operation:
+        """Call MPI_Iscatter and poll."""
+        out = None if source is None else [self._memory(source), self._byte]
+        memory = [tensor for tensor in (output, source) if tensor is not None]
+        yield from self._complete(self._comm.Iscatter(out, self._bytes(output), root), f"rank {root}", *memory)
+
     def barrier(self) -> Operation:
         """Call MPI_Ibarrier and poll."""
         yield from self._arrival()
@@ -145,13 +162,21 @@ class MpiBackend(Backend):
 
     def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
         """Call MPI_Irecv and poll."""
+        return self._receive(buffer, source, tag, [])
+
+    def recv_any(self, buffer: torch.Tensor, tag: int, found: list[int]) -> Operation:
+        """Call MPI_Irecv with MPI_ANY_SOURCE and poll."""
+        return self._receive(buffer, self._any_source, tag, found)
+
+    def _receive(self, buffer: torch.Tensor, source: int, tag: int, found: list[int]) -> Operation:
         request, status = self._comm.Irecv(self._bytes(buffer), source, tag), self._new_status()
-        if not request.Test(status):
-            yield from self._complete(request, f"a message of rank {source}", buffer, status=status)
+        of = "any rank" if source == self._any_source else f"rank {source}"
+        yield from self._complete(request, f"a message of {of}", buffer, status=status)
+        found.append(status.Get_source())
         sent, wanted = status.Get_count(self._byte), buffer.numel() * buffer.element_size()
         if sent != wanted:
             raise BackendError(
-                f"receive {wanted} bytes of rank {source}",
+                f"receive {wanted} bytes of rank {found[-1]}",
                 found=f"it sent {sent} bytes",
                 remedy="give send and recv tensors of one size and dtype",
             )

@@ -66,8 +66,7 @@ class Collectives:
         """Overwrite one tensor with the root's."""
         tensors = _listed(tensors)
         (tensor,) = tensors
-        root = 0 if opts is None else opts.rootRank
-        return self._runner.run("broadcast", self._runner.door.broadcast(tensor, root), tensors, opts)
+        return self._runner.run("broadcast", self._runner.door.broadcast(tensor, _root(opts)), tensors, opts)
 
     def allgather(
         self, outputs: Sequence[Sequence[torch.Tensor]], inputs: Sequence[torch.Tensor], opts: Any = None
@@ -121,6 +120,74 @@ class Collectives:
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
+    def reduce(self, tensors: Any, opts: Any = None) -> Work:
+        """Reduce one tensor into the root's."""
+        tensors = _listed(tensors)
+        (tensor,) = tensors
+        op, factor = _operator(opts)
+        return self._runner.run("reduce", self._runner.door.reduce(tensor, op, _root(opts), factor), tensors, opts)
+
+    def gather(
+        self, outputs: Sequence[Sequence[torch.Tensor]], inputs: Sequence[torch.Tensor], opts: Any = None
+    ) -> Work:
+        """Gather one tensor of every rank into the root's list of tensors."""
+        (source,) = inputs
+        blocks = outputs[0] if outputs else []
+        operation = self._runner.door.gather(blocks, source, _root(opts))
+        return self._runner.run("gather", operation, outputs or inputs, opts)
+
+    def gather_single(self, output: torch.Tensor | None, source: torch.Tensor, opts: Any = None) -> Work:
+        """Gather one tensor of every rank into one tensor of the root."""
+        root = _root(opts)
+        blocks = [output] if root == self._runner.backend.rank and output is not None else []
+        return self._runner.run("gather", self._runner.door.gather(blocks, source, root), blocks or [source], opts)
+
+    gather_into_tensor = gather_single
+
+    def scatter(
+        self, outputs: Sequence[torch.Tensor], inputs: Sequence[Sequence[torch.Tensor]], opts: Any = None
+    ) -> Work:
+        """Give every rank its tensor of the root's list."""
+        (output,) = outputs
+        blocks = inputs[0] if inputs else []
+        return self._runner.run("scatter", self._runner.door.scatter(output, blocks, _root(opts)), outputs, opts)
+
+    def alltoall(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any = None) -> Work:
+        """Exchange one tensor with each rank."""
+        return self._runner.run("all_to_all", self._runner.door.all_to_all(outputs, inputs), outputs, opts)
+
+    def alltoall_base(
+        self,
+        output: torch.Tensor,
+        source: torch.Tensor,
+        received: Sequence[int],
+        sent: Sequence[int],
+        opts: Any = None,
+    ) -> Work:
+        """Exchange rows of one tensor with each rank, equally many or as many as the lists say."""
+        outputs, inputs = (self._rows(*of) for of in ((output, received, "receive"), (source, sent, "send")))
+        return self._runner.run("all_to_all", self._runner.door.all_to_all(outputs, inputs), [output], opts)
+
+    all_to_all_single = alltoall_base
+
+    def _rows(self, tensor: torch.Tensor, counts: Sequence[int], what: str) -> Sequence[torch.Tensor]:
+        """Cut a tensor along its first dimension, for each rank."""
+        size, rows = self._runner.backend.size, tensor.shape[0] if tensor.dim() else 0
+        shares = list(counts) or [rows // size] * size
+        if len(shares) != size or sum(shares) != rows or min(shares) < 0:
+            raise UnsupportedError(
+                f"{what} {rows} rows in an all_to_all among {size} ranks",
+                found=f"split sizes {list(counts) or 'not given, and the rows do not divide equally'}",
+                remedy="give one size a rank that add up to the rows",
+            )
+        return torch.split(tensor, shares)
+
+    def recv_anysource(self, tensors: Sequence[torch.Tensor], tag: int = 0) -> Work:
+        """Post a receive from any rank; the returned work tells which it was."""
+        (tensor,) = tensors
+        found: list[int] = []
+        return self._runner.post("recv", self._runner.door.recv_any(tensor, tag, found), tensors, -1, found)
+
     def barrier(self, opts: Any = None) -> Work:
         """Wait for all ranks."""
         return self._runner.run("barrier", self._runner.door.barrier(), [], opts)
@@ -162,7 +229,7 @@ def _refused(name: str) -> Any:
         raise UnsupportedError(
             f"{name} over {self._runner.expression}",
             found="hpccomm does not offer this collective yet",
-            remedy="use all_reduce, all_gather, reduce_scatter, broadcast, send, recv or barrier",
+            remedy="use another collective",
             everywhere=True,
         )
 
@@ -172,16 +239,7 @@ def _refused(name: str) -> Any:
 for _name in (
     "allgather_coalesced",
     "allreduce_sparse",
-    "alltoall",
-    "alltoall_base",
-    "all_to_all_single",
-    "gather",
-    "gather_single",
-    "gather_into_tensor",
     "monitored_barrier",
-    "recv_anysource",
-    "reduce",
-    "scatter",
 ):
     setattr(Collectives, _name, _refused(_name))
 
@@ -220,6 +278,10 @@ def has_backend_class() -> bool:
 
 def _listed(tensors: Any) -> Sequence[torch.Tensor]:
     return [tensors] if isinstance(tensors, torch.Tensor) else tensors
+
+
+def _root(options: Any) -> int:
+    return 0 if options is None else int(options.rootRank)
 
 
 def _operator(options: Any) -> tuple[Op, Factor]:

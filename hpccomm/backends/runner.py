@@ -98,8 +98,18 @@ class Runner:
         """Run several collectives, one after the other, under one deadline."""
         return self.run(what, _chained(operations), tensors, options)
 
-    def post(self, what: str, operation: Operation, tensors: Sequence[torch.Tensor], peer: int) -> PendingWork:
-        """Begin a point-to-point operation and give the work that ends it."""
+    def post(
+        self, what: str, operation: Operation, tensors: Sequence[torch.Tensor], peer: int, found: Sequence[int] = ()
+    ) -> PendingWork:
+        """Begin a point-to-point operation and give the work that ends it.
+
+        Args:
+            what: ``send`` or ``recv``.
+            operation: The operation.
+            tensors: What it sends or fills.
+            peer: The rank at the other end, or -1 for any.
+            found: Where the operation puts the rank that it received from, where that may be any.
+        """
         entry = self.log.begin_exchange(what, *_shape(tensors), peer)
         if self.log.why_dead is not None:
             raise self._dead(entry)
@@ -109,7 +119,7 @@ class Runner:
             engine.post(task)
         elif task.error is not None:
             raise task.error
-        return PendingWork(task, source=peer if what == "recv" else -1)
+        return PendingWork(task, sources=found if peer < 0 else [peer])
 
     def end(self, why: str, *, overdue: bool = False) -> None:
         """Refuse all further operations, for a reason, and let the other ranks know."""

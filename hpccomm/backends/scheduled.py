@@ -14,7 +14,7 @@ from hpccomm.algorithms import serving
 from hpccomm.backends.base import Backend, Operation
 from hpccomm.backends.c10d import Op
 from hpccomm.backends.context import Context
-from hpccomm.backends.execute import TAG, execute
+from hpccomm.backends.execute import execute
 from hpccomm.backends.registry import build
 from hpccomm.backends.support import ARITHMETIC, BITWISE, SIGNED, Support
 from hpccomm.errors import OptionError
@@ -82,17 +82,52 @@ class ScheduledBackend(Backend):
         flat[slice(*blocks(counts)[self.rank])].copy_(source.view(-1))
         return execute(algorithm.all_gather(self.rank, self.size, counts), self._carrier, flat)
 
+    def reduce(self, buffer: torch.Tensor, op: Op, root: int) -> Operation:
+        """Run the algorithm's reduce."""
+        algorithm, flat = serving(self._algorithm, "reduce"), buffer.view(-1)
+        assert algorithm.reduce is not None
+        return execute(algorithm.reduce(self.rank, self.size, flat.numel(), root), self._carrier, flat, op)
+
+    def gather(self, output: torch.Tensor | None, source: torch.Tensor, root: int) -> Operation:
+        """Put the own block into place, then run the algorithm's gather."""
+        algorithm, count = serving(self._algorithm, "gather"), source.numel()
+        assert algorithm.gather is not None
+        flat = source.new_empty(count * self.size) if output is None else output.view(-1)
+        flat[self.rank * count : (self.rank + 1) * count].copy_(source.view(-1))
+        return execute(algorithm.gather(self.rank, self.size, [count] * self.size, root), self._carrier, flat)
+
+    def scatter(self, output: torch.Tensor, source: torch.Tensor | None, root: int) -> Operation:
+        """Run the algorithm's scatter on a copy of the root's tensor."""
+        algorithm, count = serving(self._algorithm, "scatter"), output.numel()
+        assert algorithm.scatter is not None
+        flat = output.new_empty(count * self.size) if source is None else source.clone().view(-1)
+        yield from execute(algorithm.scatter(self.rank, self.size, [count] * self.size, root), self._carrier, flat)
+        output.view(-1).copy_(flat[self.rank * count : (self.rank + 1) * count])
+
+    def all_to_all(
+        self, output: torch.Tensor, source: torch.Tensor, sent: Sequence[int], received: Sequence[int]
+    ) -> Operation:
+        """Run the algorithm's all-to-all."""
+        algorithm = serving(self._algorithm, "all_to_all")
+        assert algorithm.all_to_all is not None
+        steps = algorithm.all_to_all(self.rank, self.size, sent, received)
+        return execute(steps, self._carrier, output.view(-1), source=source.view(-1))
+
     def barrier(self) -> Operation:
         """Use the carrier's barrier."""
         return self._carrier.barrier()
 
     def send(self, buffer: torch.Tensor, dest: int, tag: int) -> Operation:
         """Use the carrier's send."""
-        return self._carrier.send(buffer, dest, _checked(tag))
+        return self._carrier.send(buffer, dest, tag)
 
     def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
         """Use the carrier's recv."""
-        return self._carrier.recv(buffer, source, _checked(tag))
+        return self._carrier.recv(buffer, source, tag)
+
+    def recv_any(self, buffer: torch.Tensor, tag: int, found: list[int]) -> Operation:
+        """Use the carrier's recv_any."""
+        return self._carrier.recv_any(buffer, tag, found)
 
     def close(self) -> None:
         """Close the carrier."""
@@ -117,11 +152,3 @@ def build_direct(context: Context, inner: Expression, *, shots: int = 1) -> Back
             f"build backend direct({inner}, shots={shots})", found=f"{shots!r}", remedy="give 1 or 2", everywhere=True
         )
     return ScheduledBackend(context, inner, algorithm)
-
-
-def _checked(tag: int) -> int:
-    if tag == TAG:
-        raise OptionError(
-            f"communicate with tag {tag}", found="schedules use this tag themselves", remedy="use another tag"
-        )
-    return tag

@@ -62,12 +62,12 @@ class PendingWork(Work):
     Args:
         task: The operation; kept by the engine too, so that dropping this handle is safe.
         line: The queue that it stands in, or None for point-to-point operations.
-        source: The rank it receives from, or -1.
+        sources: Holds the rank at the other end, once that is known.
     """
 
-    def __init__(self, task: Task, line: Line | None = None, source: int = -1) -> None:
+    def __init__(self, task: Task, line: Line | None = None, sources: Sequence[int] = ()) -> None:
         super().__init__()
-        self._task, self._line, self._source = task, line, source
+        self._task, self._line, self._sources = task, line, sources
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Wait for the operation's end.
@@ -108,8 +108,10 @@ class PendingWork(Work):
         return list(self._task.tensors)
 
     def source_rank(self) -> int:
-        """Give the rank that this operation receives from."""
-        return self._source
+        """Give the rank of the group that this operation receives from; -1 while it is not known."""
+        return self._sources[-1] if self._sources else -1
+
+    _source_rank = source_rank
 
     def get_future(self) -> torch.futures.Future[Any]:
         """Give a future of the tensors; whatever waits for it, the engine completes it."""

@@ -41,6 +41,8 @@ class Collective:
         sends_share: Whether the input is one n-th of the size.
         keeps_share: Whether the output is one n-th of the size.
         copies: Whether out of place is a copy into the output, then the call in place: torch has no other call.
+        exchanges: Whether both tensors are made of one block for each rank.
+        by_levels: Whether a hierarchy runs it level by level, so that the bytes between nodes are known.
         to_next: Whether each rank only sends to the next one.
         carried: Whether a backend made of schedules leaves it to its carrier.
         fewest_ranks: How many ranks it needs.
@@ -56,6 +58,8 @@ class Collective:
     sends_share: bool = False
     keeps_share: bool = False
     copies: bool = False
+    exchanges: bool = False
+    by_levels: bool = True
     to_next: bool = False
     carried: bool = False
     fewest_ranks: int = 1
@@ -67,8 +71,8 @@ class Collective:
 
     @property
     def has_shares(self) -> bool:
-        """Whether a tensor is one n-th of the size."""
-        return self.sends_share or self.keeps_share
+        """Whether the size is cut into one part for each rank."""
+        return self.sends_share or self.keeps_share or self.exchanges
 
     def bus_factor(self, ranks: int) -> float | None:
         """Give bytes on the bus over bytes of the operation; None for one rank, which has no bus, or without data."""
@@ -93,6 +97,16 @@ def _broadcast(dist: Any, output: Tensor, source: Tensor, group: Any) -> None:
     if output is not source and dist.get_rank(group) == 0:
         output.copy_(source)
     dist.broadcast(output, 0, group)
+
+
+def _gather(dist: Any, output: Tensor, source: Tensor, group: Any) -> None:
+    ranks = dist.get_world_size(group)
+    dist.gather(source, list(output.chunk(ranks)) if dist.get_rank(group) == 0 else None, 0, group)
+
+
+def _scatter(dist: Any, output: Tensor, source: Tensor, group: Any) -> None:
+    ranks = dist.get_world_size(group)
+    dist.scatter(output, list(source.chunk(ranks)) if dist.get_rank(group) == 0 else None, 0, group)
 
 
 def _sendrecv(dist: Any, output: Tensor, source: Tensor, group: Any) -> None:
@@ -144,6 +158,47 @@ COLLECTIVES = {
             factor=lambda n: (n - 1) / n,
             reduces=True,
             keeps_share=True,
+        ),
+        Collective(
+            "reduce",
+            call=lambda dist, output, source, op, group: dist.reduce(_filled(output, source), 0, op, group),
+            expected=lambda inputs, reduced, rank, share: [reduced] if rank == 0 else [],
+            places=(IN, OUT),
+            formula="1",
+            factor=lambda n: 1.0,
+            reduces=True,
+            copies=True,
+            by_levels=False,
+        ),
+        Collective(
+            "gather",
+            call=lambda dist, output, source, op, group: _gather(dist, output, source, group),
+            expected=lambda inputs, reduced, rank, share: inputs if rank == 0 else [],
+            places=(OUT,),
+            formula="(n-1)/n",
+            factor=lambda n: (n - 1) / n,
+            sends_share=True,
+            by_levels=False,
+        ),
+        Collective(
+            "scatter",
+            call=lambda dist, output, source, op, group: _scatter(dist, output, source, group),
+            expected=lambda inputs, reduced, rank, share: [inputs[0].roll(-rank * share)],
+            places=(OUT,),
+            formula="(n-1)/n",
+            factor=lambda n: (n - 1) / n,
+            keeps_share=True,
+            by_levels=False,
+        ),
+        Collective(
+            "all_to_all",
+            call=lambda dist, output, source, op, group: dist.all_to_all_single(output, source, group=group),
+            expected=lambda inputs, reduced, rank, share: [one.roll(-rank * share) for one in inputs],
+            places=(OUT,),
+            formula="(n-1)/n",
+            factor=lambda n: (n - 1) / n,
+            exchanges=True,
+            by_levels=False,
         ),
         Collective(
             "sendrecv",

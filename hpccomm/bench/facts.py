@@ -80,10 +80,11 @@ def wire_factor(collective: Collective, expression: Expression, topology: Topolo
     """Give the bytes that leave a node over the bytes of the operation, if elements travel as they are.
 
     Returns:
-        That of the node that sends most; None for backends that are no hierarchy, for a single node, and without data.
+        That of the node that sends most; None for backends that are no hierarchy, for a single node, without data, and
+        for what a hierarchy leaves to one of its levels.
     """
     expression = _unwrapped(expression)
-    if expression.name != "hierarchical" or collective.factor is None:
+    if expression.name != "hierarchical" or collective.factor is None or not collective.by_levels:
         return None
     nodes = topology.by(expression.keywords.get("by", "node")).nodes  # type: ignore[arg-type]
     if len(set(nodes)) == 1:

@@ -1,0 +1,122 @@
+"""Collectives with a root, all_to_all, and receives from any rank: every dtype, sizes, layouts, objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.distributed as dist
+from worlds import CASES, COMM, world
+
+import hpccomm
+from hpccomm.errors import UnsupportedError
+from reference import DTYPES, OPS, has_meaning, integers, reduced
+
+pytestmark = pytest.mark.mpi
+
+RANKS, RANK, SIZE = range(COMM.size), COMM.rank, COMM.size
+COUNTS = (0, 1, 5, 300)
+SCHEDULED = [("A" * SIZE, backend) for backend in ("ring(mpi4py)", "naive(mpi4py)", "tree(gloo)")]
+
+
+@pytest.fixture(scope="module", params=CASES + SCHEDULED, ids=lambda case: f"{case[1]} on {case[0]}".replace(" ", ""))
+def case(request: pytest.FixtureRequest) -> Iterator[hpccomm.World]:
+    with world(*request.param) as made:
+        yield made
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_reduce_gives_the_root_the_result_and_leaves_the_others(case: hpccomm.World, dtype: torch.dtype) -> None:
+    for root in (0, SIZE - 1):
+        for op in OPS:
+            if has_meaning(op, dtype):
+                inputs = [integers(rank, 13, dtype) for rank in RANKS]
+                tensor = inputs[RANK].clone()
+                options = dist.ReduceOptions()
+                options.reduceOp, options.rootRank = op, root
+                dist.group.WORLD.reduce([tensor], options).wait()
+                assert torch.equal(tensor, reduced(op, inputs).to(dtype) if root == RANK else inputs[RANK])
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.bool, torch.complex64), ids=str)
+@pytest.mark.parametrize("count", COUNTS)
+def test_gather_and_scatter(case: hpccomm.World, count: int, dtype: torch.dtype) -> None:
+    for root in RANKS:
+        blocks = [torch.empty(count, dtype=dtype) for _ in RANKS] if root == RANK else None
+        dist.gather(integers(RANK, count, dtype), blocks, root)
+        if blocks is not None:
+            assert all(torch.equal(block, integers(rank, count, dtype)) for rank, block in enumerate(blocks))
+        mine = torch.empty(count, dtype=dtype)
+        dist.scatter(mine, [integers(rank, count, dtype) for rank in RANKS] if root == RANK else None, root)
+        assert torch.equal(mine, integers(RANK, count, dtype))
+
+
+def test_rooted_collectives_take_any_layout(case: hpccomm.World) -> None:
+    base = torch.zeros(2, 4, 6)
+    columns = [base[half, :, 1 + 2 * half] for half in (0, 1)]
+    if SIZE <= 2:
+        dist.gather(torch.full((4,), float(RANK)), columns[:SIZE] if RANK == 0 else None, 0)
+        assert base.sum() == (4.0 * sum(RANKS) if RANK == 0 else 0)
+    tensor = torch.arange(24.0).view(4, 6).t() if RANK == 0 else torch.empty(6, 4)
+    dist.scatter(tensor, [torch.arange(24.0).view(6, 4)] * SIZE if RANK == 0 else None, 0)
+    assert torch.equal(tensor, torch.arange(24.0).view(6, 4))
+    strided = torch.full((4, 6), 7.0)
+    strided[:, 2] = RANK
+    dist.reduce(strided[:, 2], SIZE - 1)
+    assert strided[:, 2].tolist() == [float(sum(RANKS) if RANK == SIZE - 1 else RANK)] * 4
+    assert strided[:, 3].eq(7).all()
+
+
+@pytest.mark.parametrize("dtype", (torch.float64, torch.float16, torch.int8, torch.bool), ids=str)
+@pytest.mark.parametrize("count", COUNTS)
+def test_all_to_all_of_equal_blocks(case: hpccomm.World, count: int, dtype: torch.dtype) -> None:
+    source = torch.cat([integers(RANK * SIZE + rank, count, dtype) for rank in RANKS])
+    output = torch.empty(count * SIZE, dtype=dtype)
+    dist.all_to_all_single(output, source)
+    assert torch.equal(output, torch.cat([integers(rank * SIZE + RANK, count, dtype) for rank in RANKS]))
+
+
+def test_all_to_all_of_any_blocks(case: hpccomm.World) -> None:
+    outputs = [torch.empty((rank * RANK) % 4, 3) for rank in RANKS]
+    dist.all_to_all(outputs, [torch.full(((rank * RANK) % 4, 3), float(RANK * 10 + rank)) for rank in RANKS])
+    assert all(output.eq(rank * 10 + RANK).all() for rank, output in enumerate(outputs))
+    sent, received = [rank + 1 for rank in RANKS], [RANK + 1] * SIZE
+    source = torch.repeat_interleave(torch.tensor(RANKS) + 100 * RANK, torch.tensor(sent)).view(-1, 1).repeat(1, 2)
+    output = torch.empty(sum(received), 2, dtype=torch.int64)
+    dist.all_to_all_single(output, source, received, sent)
+    assert output[:, 1].tolist() == [100 * rank + RANK for rank in RANKS for _ in range(RANK + 1)]
+
+
+def test_objects_travel(case: hpccomm.World) -> None:
+    found: list[object] | None = [None] * SIZE if RANK == 0 else None
+    dist.gather_object({"rank": RANK, "long": "x" * RANK * 50}, found, 0)
+    assert found is None or found == [{"rank": rank, "long": "x" * rank * 50} for rank in RANKS]
+    mine: list[object] = [None]
+    dist.scatter_object_list(mine, [f"for {rank}" for rank in RANKS] if RANK == 0 else None, 0)
+    assert mine == [f"for {RANK}"]
+
+
+@pytest.mark.mpi(min_size=2)
+def test_receives_from_any_rank_tell_which(case: hpccomm.World) -> None:
+    if "hierarchical" in case.backend:
+        with pytest.raises(UnsupportedError, match="any source"):
+            dist.group.WORLD.recv_anysource([torch.zeros(3)], 0)
+        return
+    if RANK:
+        dist.send(torch.full((3,), float(RANK)), 0)
+        return
+    senders = []
+    for _ in range(SIZE - 1):
+        tensor = torch.zeros(3)
+        senders.append(dist.recv(tensor))
+        assert tensor.tolist() == [float(senders[-1])] * 3
+    assert sorted(senders) == list(range(1, SIZE))
+
+
+def test_wrong_blocks_are_refused(case: hpccomm.World) -> None:
+    with pytest.raises(UnsupportedError, match="all_to_all among"):
+        dist.group.WORLD.alltoall([torch.zeros(1)] * (SIZE + 1), [torch.zeros(1)] * SIZE)
+    with pytest.raises(UnsupportedError, match="rows"):
+        dist.group.WORLD.alltoall_base(torch.zeros(SIZE + 1), torch.zeros(SIZE), [1] * SIZE, [])
+    dist.barrier()
