@@ -70,6 +70,10 @@ class BackendError(HpccommError, RuntimeError):
     """A backend cannot be built here, or failed."""
 
 
+class DeadGroupError(BackendError):
+    """The group was given up before, here or by another rank, which had the error that counts."""
+
+
 class UnsupportedError(HpccommError, TypeError):
     """A backend does not serve this collective, operator, dtype, device or layout."""
 

@@ -50,7 +50,7 @@ OF_MPIRUN = {"--bind-to", "--map-by", "--np", "--host", "--hostfile", "--output"
         ("--collective broadcast all_reduce -o max", {"collectives": ("broadcast", "all_reduce"), "op": "max"}),
         ("--collective all", {"collectives": ALL}),
         ("--collective barrier all --place both", {"collectives": ("barrier", *ALL[:-1]), "place": "both"}),
-        ("--collective all --place in", {"collectives": (*ALL[:4], "barrier"), "place": "in"}),
+        ("--collective all --place in", {"collectives": (*ALL[:5], "barrier"), "place": "in"}),
         ("--place out", {"place": "out"}),
         ("--backend gloo gloo --backend mpi4py", {"backends": ("gloo", "mpi4py")}),
         ("--backend ring(gloo,by=4) @file", {"backends": ("ring(gloo, by=4)", "@file")}),

@@ -20,7 +20,7 @@ from hpccomm.backends.drive import GroupDeadError, OverdueError, begin_waiting, 
 from hpccomm.backends.engine import Line, engine
 from hpccomm.backends.task import Task
 from hpccomm.backends.work import DoneWork, PendingWork
-from hpccomm.errors import BackendError, DeadlineError, HpccommError, OptionError, UnsupportedError
+from hpccomm.errors import BackendError, DeadGroupError, DeadlineError, HpccommError, OptionError, UnsupportedError
 from hpccomm.expression import Expression
 from hpccomm.watch.flight import Entry, GroupLog
 
@@ -212,15 +212,17 @@ class Runner:
         else:
             found = f"{type(error).__name__}: {error}"
             self.end(f"{entry} failed on rank {self.log.ranks[self.log.rank]}: {error}")
-        blame = self._blame(self.log, entry)  # last, as it takes time in which others must not go on
-        return self._ended(entry, f"{found}: {blame}" if blame else found)
+        told = self.log.heard and not self.log.overdue  # the rank that failed has said why
+        blame = "" if told else self._blame(self.log, entry)  # last, as it takes time in which others must not go on
+        kind = DeadGroupError if isinstance(error, GroupDeadError) else BackendError
+        return self._ended(entry, f"{found}: {blame}" if blame else found, kind)
 
     def _dead(self, entry: Entry) -> HpccommError:
         entry.end("failed")
-        return self._ended(entry, f"the group is dead: {self.log.why_dead}")
+        return self._ended(entry, f"the group is dead: {self.log.why_dead}", DeadGroupError)
 
-    def _ended(self, entry: Entry, found: str) -> HpccommError:
-        return (DeadlineError if self.log.overdue else BackendError)(
+    def _ended(self, entry: Entry, found: str, kind: type[HpccommError]) -> HpccommError:
+        return (DeadlineError if self.log.overdue else kind)(
             f"{entry} of group {self.log.name} over {self.expression}",
             found=found,
             remedy="look for the rank that is missing or failed first; the group is dead, World.renew makes it anew",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from hpccomm.bench.metrics import slowest, spreads, summarize
 from hpccomm.bench.rows import Cell, State
-from hpccomm.errors import DeadlineError, HpccommError
+from hpccomm.errors import DeadGroupError, DeadlineError, HpccommError
 
 
 @dataclass
@@ -46,8 +46,8 @@ def judge(backend: str, attempts: Sequence[Attempt], *, wrong: int | None, fault
 
 
 def _cause(errors: Mapping[int, HpccommError], ranks: int) -> str:
-    """Say what failed; an error other than a passed deadline is the cause, as the others may only have waited."""
-    rank = min(errors, key=lambda rank: (isinstance(errors[rank], DeadlineError), rank))
+    """Say what failed: an error of its own on some rank, as ranks with the others may only have waited."""
+    rank = min(errors, key=lambda rank: (isinstance(errors[rank], (DeadlineError, DeadGroupError)), rank))
     alike = len(errors) == ranks and len({str(error) for error in errors.values()}) == 1
     return errors[rank].summary if alike else f"rank {rank}: {errors[rank].summary}"
 
