@@ -16,6 +16,7 @@ FAMILY = {
     "OptionError": ValueError,
     "ScheduleError": ValueError,
     "BackendError": RuntimeError,
+    "DeadGroupError": RuntimeError,
     "UnsupportedError": TypeError,
     "DeadlineError": TimeoutError,
     "WorldError": RuntimeError,
