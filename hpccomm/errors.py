@@ -74,6 +74,10 @@ class DeadGroupError(BackendError):
     """The group was given up before, here or by another rank, which had the error that counts."""
 
 
+class MismatchError(HpccommError, ValueError):
+    """The ranks of a group called different things; nothing was sent, and the group lives on."""
+
+
 class UnsupportedError(HpccommError, TypeError):
     """A backend does not serve this collective, operator, dtype, device or layout."""
 

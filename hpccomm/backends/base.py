@@ -63,11 +63,13 @@ class Backend(ABC):
         support: The backend's own abilities.
         max_count: The most elements of a reduction, or bytes of a movement, in one call; the front door chunks.
         expression: The backend as text, set by whoever builds it.
+        checks: Whether the ranks compare what they call before every collective.
     """
 
     support: Support
     max_count: int = MAX_COUNT
     expression: str = ""
+    checks: bool = False
 
     def __init__(self, context: Context) -> None:
         self.context = context

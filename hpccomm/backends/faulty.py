@@ -60,6 +60,7 @@ class FaultyBackend(Backend):
             )
         self._inner = build(inner, context.child("inner"))
         self.support, self.max_count = self._inner.support, self._inner.max_count
+        self.checks = self._inner.checks
         self._kind, self._strikes, self._at = kind.name, self.rank == rank, call
         self._seconds = seconds
         self._calls = 0

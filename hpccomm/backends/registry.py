@@ -22,6 +22,7 @@ Builder = Callable[..., Backend]
 
 _TABLE: dict[str, str | Builder] = {
     "auto": "hpccomm.backends.select:build_auto",
+    "checked": "hpccomm.backends.checked:build_checked",
     "direct": "hpccomm.backends.scheduled:build_direct",
     "faulty": "hpccomm.backends.faulty:FaultyBackend",
     "gloo": "hpccomm.backends.gloo:GlooBackend",
@@ -57,8 +58,26 @@ def build(expression: Expression, context: Context) -> Backend:
 
 
 def check(expression: Expression) -> None:
-    """Refuse an expression that names an unknown backend or passes arguments that it does not take."""
+    """Refuse an expression that names an unknown backend, passes arguments that it does not take, or nests wrongly.
+
+    `checked` compares whole operations, so that it stands outermost; `faulty` may stand around it.
+    """
     bind(expression, _builder(expression))
+    if expression.name != "faulty":
+        for argument in expression.arguments:
+            _refuse_checked_inside(expression, argument)
+
+
+def _refuse_checked_inside(whole: Expression, part: Expression) -> None:
+    if part.name == "checked":
+        raise ExpressionError(
+            f"build backend {whole}",
+            found="checked(…) stands inside",
+            remedy="put it around the whole: checked(…) compares what users call",
+            everywhere=True,
+        )
+    for argument in part.arguments:
+        _refuse_checked_inside(whole, argument)
 
 
 def bind(expression: Expression, builder: Builder) -> inspect.BoundArguments:

@@ -15,14 +15,26 @@ from weakref import WeakSet
 import torch
 
 from hpccomm.backends.base import Backend, LibraryCall, Operation
+from hpccomm.backends.checked import compared
 from hpccomm.backends.door import FrontDoor
 from hpccomm.backends.drive import GroupDeadError, OverdueError, begin_waiting, drive, try_ahead
 from hpccomm.backends.engine import Line, engine
 from hpccomm.backends.task import Task
 from hpccomm.backends.work import DoneWork, PendingWork
-from hpccomm.errors import BackendError, DeadGroupError, DeadlineError, HpccommError, OptionError, UnsupportedError
+from hpccomm.errors import (
+    BackendError,
+    DeadGroupError,
+    DeadlineError,
+    HpccommError,
+    MismatchError,
+    OptionError,
+    UnsupportedError,
+)
 from hpccomm.expression import Expression
 from hpccomm.watch.flight import Entry, GroupLog
+
+_SAME_COUNT = frozenset({"all_reduce", "broadcast", "reduce", "all_gather", "scatter"})
+"""Collectives of which every rank must state the same number of elements."""
 
 Blame = Callable[[GroupLog, Entry], str]
 """Finds out who holds an operation up, in words; nothing where that is not known."""
@@ -68,6 +80,8 @@ class Runner:
         """Run a collective, or begin it where the caller does not wait for it."""
         log, line = self.log, self._line
         log.started = sequence = log.started + 1
+        if self.backend.checks:
+            operation = compared(self.backend, _description(what, tensors, options), operation)
         is_async = options is None or getattr(options, "asyncOp", True) is not False
         if is_async or log.why_dead is not None or line.tasks or not line.turn.acquire(False):
             return self._begin(log.begin(what, *_shape(tensors)), operation, tensors, options, is_async)
@@ -198,7 +212,7 @@ class Runner:
 
     def _failed(self, entry: Entry, error: Exception) -> Exception:
         """Give the error that waiters get; the group is dead unless the operation was refused before it began."""
-        if isinstance(error, (UnsupportedError, OptionError)):
+        if isinstance(error, (UnsupportedError, OptionError, MismatchError)):
             return error
         if isinstance(error, HpccommError):
             self.end(error.summary)
@@ -237,6 +251,16 @@ def _shape(tensors: Sequence[Any]) -> tuple[int, Any]:
     if isinstance(first, torch.Tensor):
         return first.numel(), first.dtype
     return sum(tensor.numel() for tensor in first), first[0].dtype if first else None
+
+
+def _description(what: str, tensors: Sequence[Any], options: Any) -> str:
+    """Say what a collective is, as far as it must be alike on all ranks."""
+    count, dtype = _shape(tensors)
+    words = [what, f"of {count if what in _SAME_COUNT else ''} {dtype or ''}".replace("torch.", "")]
+    op, root = getattr(options, "reduceOp", None), getattr(options, "rootRank", None)
+    words += [f"with {getattr(op, 'op', op)}".replace("RedOpType.", "")] if op is not None else []
+    words += [f"root {root}"] if root is not None else []
+    return " ".join(" ".join(words).split())
 
 
 def _chained(operations: Iterable[Operation]) -> Operation:

@@ -23,7 +23,7 @@ from hpccomm.bootstrap.agreement import agreed
 from hpccomm.bootstrap.boot import Boot, Joined, boot
 from hpccomm.bootstrap.store import fresh
 from hpccomm.bootstrap.vigil import vigil
-from hpccomm.errors import BackendError, WorldError
+from hpccomm.errors import BackendError, OptionError, WorldError
 from hpccomm.exchange import together
 from hpccomm.expression import Expression
 from hpccomm.watch.flight import GroupLog, flight
@@ -86,7 +86,7 @@ def create(options: Any, pg_options: object | None) -> HpccommProcessGroup | Hpc
     control = booted.context(fresh(options.store, ranks, "group"), ranks, name)
     control.timeout_s = options.timeout.total_seconds()
     try:
-        expression = agreed(control.exchange, lambda: _asked(pg_options))
+        expression = _as_checked(agreed(control.exchange, lambda: _asked(pg_options)))
         backend = built(expression, control)
     finally:
         control.close()
@@ -132,6 +132,17 @@ def built(expression: Expression, control: Context) -> Backend:
         HpccommError: The same on all ranks.
     """
     return together(control.exchange, lambda: build(expression, control.child("data")))
+
+
+def _as_checked(expression: Expression) -> Expression:
+    """Put `checked` around an expression where HPCCOMM_CHECK=1 asks for it."""
+    asked = os.environ.get("HPCCOMM_CHECK", "0")
+    if asked not in ("0", "1"):
+        raise OptionError(
+            f"read HPCCOMM_CHECK={asked!r}", found="neither 0 nor 1", remedy="set it to 1, or unset it", everywhere=True
+        )
+    wrapped = asked == "0" or expression.name in ("checked", "faulty")
+    return expression if wrapped else Expression("checked", (expression,))
 
 
 def destroy_groups() -> None:

@@ -19,6 +19,7 @@ KNOWN = frozenset(
     f"{PREFIX}{name}"
     for name in (
         "BACKEND",
+        "CHECK",
         "FLIGHT_DIR",
         "INTERFACE",
         "MAX_COUNT",
