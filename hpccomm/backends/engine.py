@@ -21,6 +21,7 @@ _SWITCH_INTERVAL_S = 1e-4  # a main thread in pure Python yields that often whil
 _EAGER_ROUNDS = 50
 _SHORTEST_REST_S = 20e-6
 _LONGEST_REST_S = 500e-6
+_LINGER_S, _GLANCE_S = 0.1, 1e-3
 _STOP_S = 5.0
 
 
@@ -56,6 +57,7 @@ class Engine:
         self._news = False
         self._thread: threading.Thread | None = None
         self._stops = False
+        self._lingers = False  # the thread looks for work by itself soon
         self._interval = 0.0  # the interpreter's own switch interval, while ours is set
 
     def queue(self, line: Line, task: Task, *, has_turn: bool = False) -> None:
@@ -77,10 +79,11 @@ class Engine:
             self._wake()
 
     def post(self, task: Task) -> None:
-        """Take a point-to-point operation that has begun."""
+        """Take a point-to-point operation that has begun; most are waited for at once, which then needs no thread."""
         with self._changed:
             self._loose.append(task)
-            self._wake()
+            if not self._lingers:
+                self._wake()
 
     def wait(self, task: Task, line: Line | None, timeout_s: float | None = None) -> bool:
         """Wait for a task's end, in this thread where it can be stepped here, and tell whether it has ended.
@@ -161,9 +164,7 @@ class Engine:
     def _run(self) -> None:
         mine = threading.current_thread()
         while self._thread is mine:
-            with self._changed:
-                while not (self._lines or self._loose or self._stops):
-                    self._changed.wait()
+            self._idle()
             self._interval = before = self._interval or sys.getswitchinterval()
             sys.setswitchinterval(min(before, _SWITCH_INTERVAL_S))
             try:
@@ -172,6 +173,15 @@ class Engine:
                 if self._thread in (mine, None):  # else another thread has taken over
                     sys.setswitchinterval(before)
                     self._interval = 0.0
+
+    def _idle(self) -> None:
+        """Wait for work: for a while by looking again and again, which costs those that bring work nothing."""
+        with self._changed:
+            lingers_until = time.monotonic() + _LINGER_S
+            while not (self._lines or self._loose or self._stops):
+                self._lingers = time.monotonic() < lingers_until
+                self._changed.wait(_GLANCE_S if self._lingers else None)
+            self._lingers = False
 
     def _work(self, mine: threading.Thread) -> None:
         """Step until nothing is pending."""

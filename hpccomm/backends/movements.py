@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 
 from hpccomm.backends.base import BLOCKS_TAG, SCHEDULE_TAG, Backend, Operation, offsets, together, uneven
-from hpccomm.backends.layout import dense, pieces, refuse_overlap, store, writable
+from hpccomm.backends.layout import dense, is_dense, pieces, refuse_overlap, store, writable
 from hpccomm.errors import OptionError, UnsupportedError
 
 
@@ -168,7 +168,10 @@ class MovementDoor:
         self._check_device(tensor)
         self._check_rank("dest", dest)
         _check_tag(tag)
-        return self._posted(self.backend.send, dense(tensor), dest, tag)
+        buffer = dense(tensor)
+        if self._fits(buffer):
+            return self.backend.send(buffer, dest, tag)
+        return self._posted(self.backend.send, buffer, dest, tag)
 
     def recv(self, tensor: torch.Tensor, source: int, tag: int) -> Operation:
         """Receive into a tensor of the size that rank `source` sends."""
@@ -176,6 +179,8 @@ class MovementDoor:
         self._check_rank("source", source)
         _check_tag(tag)
         buffer = writable(tensor)
+        if self._fits(buffer) and is_dense(tensor):
+            return self.backend.recv(buffer, source, tag)
         return self._stored(self._posted(self.backend.recv, buffer, source, tag), buffer, tensor)
 
     def recv_any(self, tensor: torch.Tensor, tag: int, found: list[int]) -> Operation:
@@ -205,6 +210,10 @@ class MovementDoor:
     def _moved(self, move: Callable[..., Operation], buffer: torch.Tensor, *arguments: int) -> Operation:
         for operation in self._pieces(move, buffer, *arguments):
             yield from operation
+
+    def _fits(self, buffer: torch.Tensor) -> bool:
+        """Tell whether one call of the library moves a buffer, which is the short way."""
+        return 0 < buffer.numel() * buffer.element_size() <= self._limit
 
     def _pieces(self, move: Callable[..., Operation], buffer: torch.Tensor, *arguments: int) -> Iterator[Operation]:
         flat, limit = buffer.view(-1), max(1, self._limit // buffer.element_size())
