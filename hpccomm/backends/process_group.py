@@ -75,6 +75,14 @@ class Collectives:
         (blocks,), (source,) = outputs, inputs
         return self._runner.run("all_gather", self._runner.door.all_gather(blocks, source), outputs, opts)
 
+    def allgather_coalesced(
+        self, outputs: Sequence[Sequence[torch.Tensor]], inputs: Sequence[torch.Tensor], opts: Any = None
+    ) -> Work:
+        """Gather several tensors of every rank, one after the other, into one list of tensors for each rank."""
+        blocks = zip(*outputs, strict=True)
+        operations = (self._runner.door.all_gather(of, source) for of, source in zip(blocks, inputs, strict=True))
+        return self._runner.run_all("all_gather", operations, outputs, opts)
+
     def all_gather_single(self, output: torch.Tensor, source: torch.Tensor, opts: Any = None) -> Work:
         """Gather one tensor of every rank into one tensor."""
         operation = self._runner.door.all_gather([output], source)
@@ -237,7 +245,6 @@ def _refused(name: str) -> Any:
 
 
 for _name in (
-    "allgather_coalesced",
     "allreduce_sparse",
     "monitored_barrier",
 ):

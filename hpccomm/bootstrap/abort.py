@@ -160,4 +160,6 @@ class _GuardedExit(SystemExit):
             self._guard.end_as(self.code)
 
 
+_GuardedExit.__qualname__, _GuardedExit.__module__ = "SystemExit", "builtins"  # what users' tracebacks show
+
 guard = JobGuard()
