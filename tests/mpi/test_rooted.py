@@ -120,3 +120,12 @@ def test_wrong_blocks_are_refused(case: hpccomm.World) -> None:
     with pytest.raises(UnsupportedError, match="rows"):
         dist.group.WORLD.alltoall_base(torch.zeros(SIZE + 1), torch.zeros(SIZE), [1] * SIZE, [])
     dist.barrier()
+
+
+def test_several_tensors_are_gathered_one_after_the_other(case: hpccomm.World) -> None:
+    sources = [integers(RANK, count, torch.float32) for count in (1, 4, 9)]
+    outputs = [[torch.empty_like(source) for source in sources] for _ in RANKS]
+    work = dist.group.WORLD.allgather_coalesced(outputs, sources)
+    work.wait()
+    for rank, gathered in enumerate(outputs):
+        assert all(torch.equal(one, integers(rank, one.numel(), torch.float32)) for one in gathered)
