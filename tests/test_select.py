@@ -11,9 +11,9 @@ from hpccomm.topology import NodeIdentity, resolve
 @pytest.mark.parametrize(
     ("hosts", "has_mpi", "expression", "why"),
     [
-        ("a", True, "mpi4py", "all on one node"),
+        ("a", True, "mpi4py", "one rank"),
         ("aaaa", True, "mpi4py", "all on one node"),
-        ("aaaa", False, "gloo", "MPI did not start"),
+        ("aaaa", False, "gloo", "MPI does not join"),
         ("abcd", True, "gloo", "4 nodes of one rank"),
         ("aabb", True, "hierarchical(mpi4py, gloo)", "on 2 nodes"),
         ("aaab", False, "hierarchical(gloo, gloo)", "on 2 nodes"),

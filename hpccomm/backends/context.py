@@ -20,6 +20,22 @@ from hpccomm.topology import Topology
 _LARGEST_TAG = 32767  # what every MPI library grants at least
 
 
+# Communicators that some rank gave up: kept, since messages of theirs may be under way, and a freed communicator's
+# identity is given to the next one, which would receive them.
+_KEPT: list[Any] = []
+
+
+@dataclass
+class Health:
+    """What all contexts of a group and its parts share.
+
+    Attributes:
+        broken: Whether some rank gave an operation up.
+    """
+
+    broken: bool = False
+
+
 @dataclass
 class Context:
     """One group's surroundings.
@@ -34,6 +50,7 @@ class Context:
         path: Where in the job's groups and expressions this stands, for prefixes and messages.
         quiet_s: Seconds of waiting in the exchange after which it says who is missing.
         describe: Names a rank of this group, with what is known of its process, in messages.
+        health: Whether its communicators may be freed at the end.
     """
 
     topology: Topology
@@ -45,6 +62,7 @@ class Context:
     path: str = ""
     quiet_s: float = QUIET_S
     describe: Describe = field(default=plain, repr=False)
+    health: Health = field(default_factory=Health, repr=False)
     _exchange: Exchange | None = field(default=None, repr=False)
 
     @property
@@ -95,8 +113,10 @@ class Context:
         return made
 
     def close(self) -> None:
-        """Free the communicator, unless an exchange on it failed; a second call does nothing."""
-        if isinstance(self._exchange, MpiExchange):
+        """Free the communicator, unless something on it failed; a second call does nothing."""
+        if self.health.broken:
+            _KEPT.append(self.communicator)
+        elif isinstance(self._exchange, MpiExchange):
             self._exchange.close()
         elif self.communicator is not None:
             self.communicator.Free()

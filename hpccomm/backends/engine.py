@@ -141,9 +141,9 @@ class Engine:
         call_threads.stop()
 
     def _may_drive(self, task: Task, line: Line | None) -> bool:
-        if task.ended:
-            return False
-        return line is None or (line.has_turn and bool(line.tasks) and line.tasks[0] is task)
+        with self._changed:
+            under_way = line is None or (line.has_turn and bool(line.tasks) and line.tasks[0] is task)
+        return under_way and not task.ended
 
     def _wake(self) -> None:
         self._news = True

@@ -143,6 +143,7 @@ class Runner:
 
     def renew(self, backend: Backend) -> None:
         """Go on with another backend, under the group's next generation, after `stop`."""
+        self.backend.context.health.broken = True
         self.backend.close()
         self.backend, self.door = backend, FrontDoor(backend)
         self.log.generation += 1
@@ -159,6 +160,7 @@ class Runner:
         if not self._closed:
             self._closed = True
             engine.drain(self._line)
+            self.backend.context.health.broken |= self.log.why_dead is not None
             self.stop("it was shut down")
             self.backend.close()
 

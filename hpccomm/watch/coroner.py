@@ -2,11 +2,14 @@
 
 Hydra kills all ranks within milliseconds when one of them dies, so that no rank can say which it was. This program
 lives in a session of its own, sees the processes end, writes one line and ends too. It is run as a file, by an
-interpreter without site packages, and imports nothing of hpccomm: ``coroner.py NAME HOST RANK:PID …``.
+interpreter without site packages, and imports nothing of hpccomm: ``coroner.py NAME HOST LAUNCHER RANK:PID …``.
+
+It speaks where the launcher speaks, and holds nothing of its rank open: Hydra waits for the end of a rank's output.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import socket
@@ -15,6 +18,7 @@ import sys
 import time
 from collections.abc import Mapping
 
+_PIDFD_GETFD = 438  # the system call, since Linux 5.6
 _AFTER_S = 0.5  # after the first death, for others that ended at the same time to have told
 
 
@@ -27,8 +31,9 @@ def summon(name: str, host: str, pids: Mapping[int, int]) -> None:
         pids: The processes to watch, by rank.
     """
     watched = [f"{rank}:{pid}" for rank, pid in pids.items()]
-    command = [sys.executable, "-I", "-S", __file__, name, host, *watched]
-    subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True)
+    command = [sys.executable, "-I", "-S", __file__, name, host, str(_parent_of(os.getppid())), *watched]
+    nothing = subprocess.DEVNULL
+    subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
 
 
 def tell(name: str, rank: int) -> None:
@@ -40,8 +45,9 @@ def tell(name: str, rank: int) -> None:
             return
 
 
-def main(name: str, host: str, *watched: str) -> None:
+def main(name: str, host: str, launcher: str, *watched: str) -> None:
     """Wait for the first process that ends without having told, name it, and end; or end with the last."""
+    voice = _voice_of(int(launcher))
     pids = {int(rank): int(pid) for rank, _, pid in (one.partition(":") for one in watched)}
     ears = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     ears.bind(f"\0{name}")
@@ -57,7 +63,25 @@ def main(name: str, host: str, *watched: str) -> None:
         named = sorted(gone - told - _heard(ears))
         words = ", ".join(f"rank {rank} on {host} (process {pids[rank]})" for rank in named)
         if words:
-            os.write(2, f"hpccomm: {words} ended without a word\n".encode())
+            os.write(voice, f"hpccomm: {words} ended without a word\n".encode())
+
+
+def _parent_of(pid: int) -> int:
+    """Give a process's parent: of Hydra's proxy, what the user started; 0 where that is not known."""
+    try:
+        with open(f"/proc/{pid}/stat", errors="replace") as file:  # noqa: PTH123 - no pathlib, it loads slowly
+            return int(file.read().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _voice_of(launcher: int) -> int:
+    """Give the launcher's standard error: the very same, else another one on the same file; else one that is mute."""
+    try:
+        shared = ctypes.CDLL(None, use_errno=True).syscall(_PIDFD_GETFD, os.pidfd_open(launcher), 2, 0)
+        return shared if shared >= 0 else os.open(f"/proc/{launcher}/fd/2", os.O_WRONLY | os.O_APPEND)
+    except OSError:
+        return 2
 
 
 def _opened(pids: Mapping[int, int]) -> tuple[dict[int, int], set[int]]:
