@@ -79,6 +79,7 @@ class Vigil:
         inquiry, mine = self._inquiry, this_process().space
         if inquiry is None or self._channel is None or self._size == 1:
             return
+        inquiry.names_the_dead = False
         here = {rank: place for rank, place in enumerate(inquiry.places) if place.process.space == mine}
         if min(here) == self._rank:
             pids = {rank: place.process.pid for rank, place in here.items()}

@@ -58,12 +58,14 @@ class Inquiry:
         flight: This rank's record.
         places: Where every rank lives.
         rank: This rank.
+        names_the_dead: Whether ranks name those that ended without a word; a coroner may do so instead.
         leaving: The ranks that have said that they end, and why if that is worth saying.
     """
 
     def __init__(self, channel: Channel, flight: Flight, places: Sequence[Place], rank: int) -> None:
         self.channel, self.flight, self.places, self.rank = channel, flight, places, rank
         self.leaving: set[int] = set()
+        self.names_the_dead = True
         self._claims: list[socket.socket] = []
 
     def find(self, log: GroupLog, entry: Entry) -> Finding:
@@ -115,7 +117,7 @@ class Inquiry:
         """
         self.serve()
         gone = [rank for rank in ranks if rank not in self.leaving]
-        named = [rank for rank in gone if self._is_first_to_name(rank)]
+        named = [rank for rank in gone if self.names_the_dead and self._is_first_to_name(rank)]
         for log in list(self.flight.logs.values()):
             lost = [rank for rank in gone if rank in log.ranks]
             if lost and log.why_dead is None:
