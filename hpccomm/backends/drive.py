@@ -78,7 +78,7 @@ def begin_waiting(entry: Entry, timeout_s: float) -> None:
 
 def give_up_if_due(entry: Entry, log: GroupLog) -> None:
     """Raise where an operation's deadline has passed or its group has died."""
-    if log.why_dead is not None:
+    if log.refuses(entry):
         raise GroupDeadError(log.why_dead)
     assert entry.deadline_s is not None
     if time.monotonic() > entry.deadline_s:

@@ -31,7 +31,7 @@ from hpccomm.errors import (
     UnsupportedError,
 )
 from hpccomm.expression import Expression
-from hpccomm.watch.flight import Entry, GroupLog
+from hpccomm.watch.flight import P2P, Entry, GroupLog
 
 _SAME_COUNT = frozenset({"all_reduce", "broadcast", "reduce", "all_gather", "scatter"})
 """Collectives of which every rank must state the same number of elements."""
@@ -135,9 +135,10 @@ class Runner:
             raise task.error
         return PendingWork(task, sources=found if peer < 0 else [peer])
 
-    def end(self, why: str, *, overdue: bool = False) -> None:
-        """Refuse all further operations, for a reason, and let the other ranks know."""
+    def end(self, why: str, entry: Entry | None = None, *, overdue: bool = False) -> None:
+        """Refuse all operations from one on, for a reason, and let the other ranks know."""
         if self.log.why_dead is None:
+            self.log.died_at = 0 if entry is None or entry.collective in P2P else entry.sequence
             self.log.overdue, self.log.why_dead = overdue, why
             self._on_death(self.log)
 
@@ -147,11 +148,12 @@ class Runner:
         self.backend.close()
         self.backend, self.door = backend, FrontDoor(backend)
         self.log.generation += 1
-        self.log.overdue = self.log.heard = False
+        self.log.overdue, self.log.heard, self.log.died_at = False, False, 0
         self.log.why_dead = None
 
     def stop(self, why: str) -> None:
         """Fail what is under way, and refuse all further operations for a reason; the other ranks are not told."""
+        self.log.died_at = 0
         self.log.why_dead = self.log.why_dead or why
         engine.fail(self._line, self._exchanges, lambda task: self._dead(task.entry))
 
@@ -168,7 +170,7 @@ class Runner:
         self, entry: Entry, operation: Operation, tensors: Sequence[Any], options: Any, is_async: bool
     ) -> DoneWork | PendingWork:
         """Begin a collective, or queue it behind those of this group that are under way."""
-        if self.log.why_dead is not None:
+        if self.log.refuses(entry):
             raise self._dead(entry)
         line, task = self._line, self._task(operation, entry, tensors, self._timeout(options))
         begins = not line.tasks and line.turn.acquire(False)
@@ -205,7 +207,7 @@ class Runner:
     def _raise(self, entry: Entry, error: BaseException) -> NoReturn:
         entry.end("failed")
         if not isinstance(error, Exception):
-            self.end(f"{entry} was interrupted")
+            self.end(f"{entry} was interrupted", entry)
             raise error
         named = self._failed(entry, error)
         if named is error:
@@ -217,17 +219,17 @@ class Runner:
         if isinstance(error, (UnsupportedError, OptionError, MismatchError)):
             return error
         if isinstance(error, HpccommError):
-            self.end(error.summary)
+            self.end(error.summary, entry)
             return error
         waited = monotonic() - (entry.since_s or entry.posted_s)
         if isinstance(error, OverdueError):
             found = f"waited {waited:.1f} s for {error}"
-            self.end(f"{entry} passed its deadline, {found}", overdue=True)
+            self.end(f"{entry} passed its deadline, {found}", entry, overdue=True)
         elif isinstance(error, GroupDeadError):
             found = f"the group is dead: {error}"
         else:
             found = f"{type(error).__name__}: {error}"
-            self.end(f"{entry} failed on rank {self.log.ranks[self.log.rank]}: {error}")
+            self.end(f"{entry} failed on rank {self.log.ranks[self.log.rank]}: {error}", entry)
         told = self.log.heard and not self.log.overdue  # the rank that failed has said why
         blame = "" if told else self._blame(self.log, entry)  # last, as it takes time in which others must not go on
         kind = DeadGroupError if isinstance(error, GroupDeadError) else BackendError

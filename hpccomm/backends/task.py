@@ -115,7 +115,7 @@ class Task:
         return future
 
     def _first(self) -> str | LibraryCall | None:
-        if self.log.why_dead is not None:
+        if self.log.refuses(self.entry):
             raise GroupDeadError(self.log.why_dead)
         begin_waiting(self.entry, self.timeout_s)
         return try_ahead(self._operation)

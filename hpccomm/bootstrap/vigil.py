@@ -131,7 +131,13 @@ class Vigil:
             others = [rank for rank in log.ranks if rank != self._rank]
             with suppress(OSError, ValueError):
                 channel.tell(
-                    {"group": log.key, "why": f"rank {self._rank}: {log.why_dead}", "overdue": log.overdue}, others
+                    {
+                        "group": log.key,
+                        "why": f"rank {self._rank}: {log.why_dead}",
+                        "overdue": log.overdue,
+                        "died_at": log.died_at,
+                    },
+                    others,
                 )
         if self._size > 1:
             self.write_flight(f"group {log.name} died: {log.why_dead}")

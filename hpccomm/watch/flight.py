@@ -105,6 +105,7 @@ class GroupLog:
         current: The collective under way, if any.
         exchanges: The point-to-point operations under way.
         why_dead: Why the group takes no operation any more, or None.
+        died_at: The collective that it died at; earlier ones may still end well here. 0 for all.
         overdue: Whether it died of a deadline.
         heard: Whether another rank gave it up and said so.
     """
@@ -118,6 +119,7 @@ class GroupLog:
         self.current: Entry | None = None
         self.exchanges: set[Entry] = set()
         self.why_dead: str | None = None
+        self.died_at = 0
         self.overdue = self.heard = False
 
     @property
@@ -149,6 +151,10 @@ class GroupLog:
         self.exchanges.discard(entry)
         if self.current is entry:
             self.current = None
+
+    def refuses(self, entry: Entry) -> bool:
+        """Tell whether an operation has no chance any more, as the group is dead."""
+        return self.why_dead is not None and (entry.collective in P2P or entry.sequence >= self.died_at)
 
     def waiting(self) -> list[Entry]:
         """Give the operations under way that have waited."""

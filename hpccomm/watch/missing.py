@@ -107,7 +107,8 @@ class Inquiry:
             self.leaving.add(int(news["leaves"]))
         for log in list(self.flight.logs.values()):
             if log.key == news.get("group") and log.why_dead is None:
-                log.heard, log.overdue, log.why_dead = True, bool(news.get("overdue")), str(news["why"])
+                log.heard, log.overdue, log.died_at = True, bool(news.get("overdue")), int(news.get("died_at", 0))
+                log.why_dead = str(news["why"])
 
     def vanished(self, ranks: Iterable[int]) -> str:
         """Take in that processes of this host have ended, and name those that ended without a word.
