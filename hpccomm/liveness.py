@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -28,14 +29,30 @@ class Process:
     start_time: int
     space: str
 
+    @property
+    def is_visible(self) -> bool:
+        """Whether the calling process sees this one under its number."""
+        return self.space == _own_space()
+
+    @property
+    def state(self) -> State:
+        """How it is, as far as the calling process can see it; one that it cannot see is taken to run."""
+        return process_state(self.pid, self.start_time) if self.is_visible else "running"
+
 
 def this_process() -> Process:
     """Describe the calling process."""
+    return Process(os.getpid(), start_time(os.getpid()), _own_space())
+
+
+@cache
+def _own_space() -> str:
+    """Name where the calling process's numbers hold; a process never leaves that, nor do its children but by unshare."""
     boot_id, namespace = "", ""
     with suppress(OSError):
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         namespace = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - no path, a name
-    return Process(os.getpid(), start_time(os.getpid()), f"{boot_id} {namespace}")
+    return f"{boot_id} {namespace}"
 
 
 def start_time(pid: int) -> int:

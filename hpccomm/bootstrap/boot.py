@@ -30,7 +30,7 @@ from hpccomm.errors import DeadlineError, LaunchError, WorldError
 from hpccomm.exchange import Exchange, MpiExchange, StoreExchange, agree
 from hpccomm.launch import ALONE, LAUNCHERS, Launch, Launcher, detect
 from hpccomm.launch.launchers import PMI
-from hpccomm.liveness import Process, process_state, this_process
+from hpccomm.liveness import Process, this_process
 from hpccomm.rollcall import Describe
 from hpccomm.topology import NodeIdentity, Topology, identify, resolve
 from hpccomm.watch.missing import Place
@@ -188,7 +188,7 @@ def boot(environ: Mapping[str, str], *, timeout_s: float, port: int = 0, joined:
     cores = frozenset(os.sched_getaffinity(0))
     hello = _Hello(identify(environ, shared), this_process(), cores, settings(environ))
     everyone = exchange.all_gather(hello, "gather of settings")
-    exchange.describe = _describe_from(exchange.rank, [one.process for one in everyone])
+    exchange.describe = _describe_from([one.process for one in everyone])
     check_equal([one.settings for one in everyone])
     topology = resolve(exchange.rank, [one.identity for one in everyone])
     address = network.choose(exchange, topology.hosts, environ.get("HPCCOMM_INTERFACE")).address
@@ -223,13 +223,11 @@ def boot(environ: Mapping[str, str], *, timeout_s: float, port: int = 0, joined:
     )
 
 
-def _describe_from(rank: int, processes: Sequence[Process]) -> Describe:
+def _describe_from(processes: Sequence[Process]) -> Describe:
     """Give what names a rank, and says of one of this host that its process is stopped or dead."""
 
     def describe(other: int) -> str:
-        process = processes[other]
-        known = process.space == processes[rank].space
-        state = process_state(process.pid, process.start_time) if known else "running"
+        state = processes[other].state
         return f"rank {other}" if state == "running" else f"rank {other} ({state})"
 
     return describe

@@ -22,7 +22,6 @@ from hpccomm.bootstrap.abort import guard
 from hpccomm.errors import DeadlineError
 from hpccomm.exchange import Exchange
 from hpccomm.launch import Launcher
-from hpccomm.liveness import this_process
 from hpccomm.watch.channel import Channel, Peer
 from hpccomm.watch.coroner import summon, tell
 from hpccomm.watch.deaths import Deaths
@@ -76,11 +75,11 @@ class Vigil:
 
     def summon_coroner(self) -> None:
         """Have the lowest rank of each host start a process that names ranks which end without a word."""
-        inquiry, mine = self._inquiry, this_process().space
+        inquiry = self._inquiry
         if inquiry is None or self._channel is None or self._size == 1:
             return
         inquiry.names_the_dead = False
-        here = {rank: place for rank, place in enumerate(inquiry.places) if place.process.space == mine}
+        here = {rank: place for rank, place in enumerate(inquiry.places) if place.process.is_visible}
         if min(here) == self._rank:
             pids = {rank: place.process.pid for rank, place in here.items()}
             summon(self._channel.local_name, here[self._rank].host, pids)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from hpccomm.liveness import Process, this_process
+from hpccomm.liveness import Process
 
 
 class Deaths:
@@ -19,9 +19,8 @@ class Deaths:
 
     def __init__(self, processes: Sequence[Process], rank: int) -> None:
         self._ranks: dict[int, int] = {}
-        space = this_process().space
         for other, process in enumerate(processes):
-            if other != rank and process.space == space and hasattr(os, "pidfd_open"):
+            if other != rank and process.is_visible and hasattr(os, "pidfd_open"):
                 with suppress(OSError):  # it has ended already, or the kernel is older than 5.3
                     self._ranks[os.pidfd_open(process.pid)] = other
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hpccomm.liveness import Process, process_state, this_process
+from hpccomm.liveness import Process
 from hpccomm.watch.channel import REFUSED, Answer, Channel
 from hpccomm.watch.flight import P2P, Entry, Flight, GroupLog
 
@@ -143,12 +143,8 @@ class Inquiry:
     def _seen(self, rank: int) -> str:
         """Say what is the matter with a process that this one can see; nothing where it runs."""
         where, process = self.places[rank], self.places[rank].process
-        if process.space != this_process().space:
-            return ""
-        state = process_state(process.pid, process.start_time)
-        if state == "dead":
-            return f"on {where.host} has ended (process {process.pid})"
-        return f"on {where.host} is stopped (process {process.pid})" if state == "stopped" else ""
+        words = {"running": "", "stopped": "is stopped", "dead": "has ended"}[process.state]
+        return words and f"on {where.host} {words} (process {process.pid})"
 
     def _judge(self, rank: int, answer: Answer | None, entry: Entry) -> str:
         """Say from its answer what is the matter with a rank; nothing where it does its part."""
