@@ -47,7 +47,6 @@ class Runner:
         backend: What carries them.
         log: The group's record.
         asked: The expression that the backend was built from.
-        crowded: Whether more ranks than cores share this host.
         blame: Finds out who holds an operation up.
         on_death: Called once when the group dies, with its record.
 
@@ -61,7 +60,6 @@ class Runner:
         log: GroupLog,
         *,
         asked: Expression,
-        crowded: bool,
         blame: Blame = lambda log, entry: "",
         on_death: Callable[[GroupLog], Any] = lambda log: None,
     ) -> None:
@@ -70,7 +68,7 @@ class Runner:
         self.expression = backend.expression
         self.log, self.asked = log, asked
         self.timeout_s = backend.context.timeout_s
-        self._crowded, self._blame, self._on_death = crowded, blame, on_death
+        self._blame, self._on_death = blame, on_death
         self._line = Line()
         self._exchanges: WeakSet[Task] = WeakSet()
         self._closed = False
@@ -103,7 +101,7 @@ class Runner:
         """Step a collective to its end in this thread."""
         self.log.current = entry
         begin_waiting(entry, self._timeout(options))
-        drive(operation, waits, entry, self.log, crowded=self._crowded)
+        drive(operation, waits, entry, self.log, crowded=engine.crowded)
         entry.end("done")
 
     def run_all(

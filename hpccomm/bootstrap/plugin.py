@@ -92,7 +92,7 @@ def create(options: Any, pg_options: object | None) -> HpccommProcessGroup | Hpc
         control.close()
     log = GroupLog(name, ranks, control.topology.rank, backend.expression)
     flight.add(log)
-    runner = Runner(backend, log, asked=expression, crowded=booted.crowded, blame=vigil.blame, on_death=vigil.on_death)
+    runner = Runner(backend, log, asked=expression, blame=vigil.blame, on_death=vigil.on_death)
     return _face(runner)
 
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from hpccomm.errors import OptionError
 from hpccomm.topology.grouping import listed, ranges
+from hpccomm.watch.flight import P2P
 
 VERSION = 1
 PENDING = ("waiting", "queued")
 _STATES = ("done", "failed", *PENDING)
-_POINT_TO_POINT = ("send", "recv")
 _FILE = re.compile(r"rank(0|[1-9][0-9]{0,8})\.json", re.ASCII)
 
 
@@ -48,7 +48,7 @@ class Operation:
     @property
     def is_collective(self) -> bool:
         """Whether all ranks of the group take part."""
-        return self.collective not in _POINT_TO_POINT
+        return self.collective not in P2P
 
     @property
     def is_pending(self) -> bool:
