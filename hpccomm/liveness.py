@@ -47,7 +47,7 @@ def this_process() -> Process:
 
 @cache
 def _own_space() -> str:
-    """Name where the calling process's numbers hold; a process never leaves that, nor do its children but by unshare."""
+    """Name where the calling process's numbers hold, which no process leaves."""
     boot_id, namespace = "", ""
     with suppress(OSError):
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

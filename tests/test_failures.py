@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import pytest
 
 from harness import Mpi, Result, run_job
+from outcomes import assert_ended_by_rank_1
 
 PROGRAMS = Path(__file__).with_name("programs")
 JOB_S = 200.0
@@ -30,12 +30,7 @@ def run(mpi: Mpi, program: str, *arguments: str) -> Result:
 
 
 def assert_ended_by_the_last_rank(result: Result, status: int, text: str) -> None:
-    assert not result.timed_out, result
-    assert not result.leftovers, result
-    assert result.returncode == status, result
-    assert "went on" not in result.stdout, result
-    tag = f"[rank 1/2 on {socket.gethostname()}] "
-    assert [line for line in result.stderr.splitlines() if line.startswith(tag) and text in line], result
+    assert_ended_by_rank_1(result, status, text)
     assert "[rank 0" not in result.stderr, result
 
 

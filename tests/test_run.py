@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from harness import Job, Mpi, Result, known_mpis, run_job
+from outcomes import assert_ended_by_rank_1, assert_success
 
 PROGRAMS = Path(__file__).with_name("programs")
 JOB_S = 200.0
@@ -23,12 +23,6 @@ def alone(*arguments: str) -> Result:
     return Job(command, env=known_mpis()[0].environment(), cwd=PROGRAMS).wait(JOB_S)
 
 
-def assert_success(result: Result) -> None:
-    assert result.returncode == 0, result
-    assert not result.timed_out, result
-    assert not result.leftovers, result
-
-
 def assert_told(result: Result, size: int, arguments: Sequence[str]) -> None:
     """See that every rank of torchrun_style.py found its variables, its arguments and the others."""
     assert_success(result)
@@ -38,15 +32,6 @@ def assert_told(result: Result, size: int, arguments: Sequence[str]) -> None:
         rank = one["variables"]["RANK"]
         expected = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size, "GROUP_RANK": 0}
         assert one == {"variables": expected, "arguments": arguments, "sum": size * (size + 1) / 2, "beside": True}
-
-
-def assert_ended(result: Result, status: int, text: str) -> None:
-    assert not result.timed_out, result
-    assert not result.leftovers, result
-    assert result.returncode == status, result
-    assert "went on" not in result.stdout, result
-    tag = f"[rank 1/2 on {socket.gethostname()}] "
-    assert [line for line in result.stderr.splitlines() if line.startswith(tag) and text in line], result
 
 
 def test_torch_finds_hpccomm_by_name(one_mpi: Mpi) -> None:
@@ -79,7 +64,7 @@ def test_script_alone_may_call_init_itself() -> None:
 
 
 def test_bare_exit_of_one_rank_is_the_jobs(mpi: Mpi) -> None:
-    assert_ended(run(mpi, 2, "run_fails.py"), 3, "exit status 3")
+    assert_ended_by_rank_1(run(mpi, 2, "run_fails.py"), 3, "exit status 3")
 
 
 def test_program_is_asked_for() -> None:

@@ -15,6 +15,7 @@ import torch
 
 from harness import Job, Mpi, Result, known_mpis, run_job
 from launch_starts import step, torch_variables
+from outcomes import assert_success
 
 PROGRAMS = Path(__file__).with_name("programs")
 REDUCE, TORCH_ONLY = str(PROGRAMS / "reduce.py"), str(PROGRAMS / "torch_only.py")
@@ -32,12 +33,6 @@ def together(jobs: Sequence[tuple[Sequence[str], Mapping[str, str]]]) -> list[Re
     with ExitStack() as stack:
         started = [stack.enter_context(Job(command, env=env)) for command, env in jobs]
         return [job.wait(JOB_S) for job in started]
-
-
-def assert_success(result: Result) -> None:
-    assert result.returncode == 0, result
-    assert not result.timed_out, result
-    assert not result.leftovers, result
 
 
 def assert_one_error(result: Result, kind: str, *texts: str) -> None:
