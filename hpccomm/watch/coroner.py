@@ -1,7 +1,7 @@
 """A small process beside the ranks of a host that names the one that ended without a word.
 
 Hydra kills all ranks within milliseconds when one of them dies, so that no rank can say which it was. This program
-lives in a session of its own, sees the processes end, writes one line and ends too. It is run as a file, by an
+is detached from them (setsid), sees the processes end, writes one line and ends too. It is run as a file, by an
 interpreter without site packages, and imports nothing of hpccomm: ``coroner.py NAME HOST LAUNCHER RANK:PID …``.
 
 It speaks where the launcher speaks, and holds nothing of its rank open: Hydra waits for the end of a rank's output.
