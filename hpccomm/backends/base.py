@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 
 from hpccomm.backends.c10d import Op
-from hpccomm.backends.context import Context
+from hpccomm.backends.context import Context, FindSender
 from hpccomm.backends.support import Support
 from hpccomm.errors import UnsupportedError
 
@@ -129,8 +129,24 @@ class Backend(ABC):
         raise self._lacks("recv")
 
     def recv_any(self, buffer: torch.Tensor, tag: int, found: list[int]) -> Operation:
-        """Receive into `buffer` what any rank sent with `tag`, and append that rank to `found`."""
-        raise self._lacks("recv from any source")
+        """Receive into `buffer` what any rank sent with `tag`, and append that rank to `found`.
+
+        By default the other ranks are asked who has sent; until one has, that costs some datagrams every few ms.
+        """
+        find_sender = self.context.find_sender
+        if find_sender is None:
+            raise self._lacks("recv from any source")
+        return self._recv_of_sender(buffer, tag, found, find_sender)
+
+    def _recv_of_sender(self, buffer: torch.Tensor, tag: int, found: list[int], find_sender: FindSender) -> Operation:
+        senders: list[int | None] = []
+        yield LibraryCall(
+            lambda left_s: senders.append(find_sender(tag, left_s)), "a message of any rank", bounded=True
+        )
+        while (sender := senders[0]) is None:
+            yield "a group that is dead"  # whoever steps this gives it up
+        found.append(sender)
+        yield from self.recv(buffer, sender, tag)
 
     def _lacks(self, collective: str) -> UnsupportedError:
         return UnsupportedError(

@@ -11,6 +11,7 @@ from torch._C import _distributed_c10d as _c10d
 from torch._C._distributed_c10d import (
     AllgatherOptions,
     AllreduceOptions,
+    BarrierOptions,
     BroadcastOptions,
     GatherOptions,
     HashStore,
@@ -35,6 +36,7 @@ __all__ = [
     "AllgatherOptions",
     "AllreduceOptions",
     "Backend",
+    "BarrierOptions",
     "BroadcastOptions",
     "GatherOptions",
     "HashStore",

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from hpccomm.backends.c10d import Backend, Op, ProcessGroup, ReduceOp, Work
+from hpccomm.backends.c10d import Backend, BarrierOptions, Op, ProcessGroup, ReduceOp, Work
 from hpccomm.backends.reduction import Factor
 from hpccomm.backends.runner import Runner
 from hpccomm.errors import UnsupportedError
@@ -194,21 +194,29 @@ class Collectives:
         """Post a receive from any rank; the returned work tells which it was."""
         (tensor,) = tensors
         found: list[int] = []
-        return self._runner.post("recv", self._runner.door.recv_any(tensor, tag, found), tensors, -1, found)
+        return self._runner.post("recv", self._runner.door.recv_any(tensor, tag, found), tensors, -1, tag, found=found)
 
     def barrier(self, opts: Any = None) -> Work:
         """Wait for all ranks."""
         return self._runner.run("barrier", self._runner.door.barrier(), [], opts)
 
+    def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
+        """Wait for all ranks; an error names all that have not come in time, whatever `wait_all_ranks` says."""
+        options = BarrierOptions()
+        options.asyncOp = False
+        if timeout is not None:
+            options.timeout = timeout
+        self.barrier(options)
+
     def send(self, tensors: Sequence[torch.Tensor], dest: int, tag: int = 0) -> Work:
         """Post a send; the returned work ends when the tensor may be used again."""
         (tensor,) = tensors
-        return self._runner.post("send", self._runner.door.send(tensor, dest, tag), tensors, dest)
+        return self._runner.post("send", self._runner.door.send(tensor, dest, tag), tensors, dest, tag)
 
     def recv(self, tensors: Sequence[torch.Tensor], source: int, tag: int = 0) -> Work:
         """Post a receive; the returned work ends when the tensor is filled."""
         (tensor,) = tensors
-        return self._runner.post("recv", self._runner.door.recv(tensor, source, tag), tensors, source)
+        return self._runner.post("recv", self._runner.door.recv(tensor, source, tag), tensors, source, tag)
 
     def _get_sequence_number_for_group(self) -> int:
         return self._runner.log.started
@@ -230,25 +238,6 @@ class Collectives:
     def abort(self) -> None:
         """Refuse all further operations."""
         self._runner.end("it was aborted")
-
-
-def _refused(name: str) -> Any:
-    def refuse(self: Collectives, *arguments: Any, **options: Any) -> Work:
-        raise UnsupportedError(
-            f"{name} over {self._runner.expression}",
-            found="hpccomm does not offer this collective yet",
-            remedy="use another collective",
-            everywhere=True,
-        )
-
-    return refuse
-
-
-for _name in (
-    "allreduce_sparse",
-    "monitored_barrier",
-):
-    setattr(Collectives, _name, _refused(_name))
 
 
 class HpccommBackend(Collectives, Backend):  # type: ignore[misc]

@@ -111,7 +111,14 @@ class Runner:
         return self.run(what, _chained(operations), tensors, options)
 
     def post(
-        self, what: str, operation: Operation, tensors: Sequence[torch.Tensor], peer: int, found: Sequence[int] = ()
+        self,
+        what: str,
+        operation: Operation,
+        tensors: Sequence[torch.Tensor],
+        peer: int,
+        tag: int,
+        *,
+        found: Sequence[int] = (),
     ) -> PendingWork:
         """Begin a point-to-point operation and give the work that ends it.
 
@@ -120,9 +127,10 @@ class Runner:
             operation: The operation.
             tensors: What it sends or fills.
             peer: The rank at the other end, or -1 for any.
+            tag: The message's tag.
             found: Where the operation puts the rank that it received from, where that may be any.
         """
-        entry = self.log.begin_exchange(what, *_shape(tensors), peer)
+        entry = self.log.begin_exchange(what, *_shape(tensors), peer, tag)
         if self.log.why_dead is not None:
             raise self._dead(entry)
         task = self._task(operation, entry, tensors, self.timeout_s)
@@ -146,6 +154,7 @@ class Runner:
         self.backend.close()
         self.backend, self.door = backend, FrontDoor(backend)
         self.log.generation += 1
+        self.log.messages.clear()
         self.log.overdue, self.log.heard, self.log.died_at = False, False, 0
         self.log.why_dead = None
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from hpccomm.backends.base import Backend
+from hpccomm.backends.c10d import Store
 from hpccomm.backends.context import Context
 from hpccomm.backends.process_group import NAME, HpccommBackend, HpccommProcessGroup, has_backend_class
 from hpccomm.backends.registry import build
@@ -83,8 +86,8 @@ def create(options: Any, pg_options: object | None) -> HpccommProcessGroup | Hpc
     booted = _boot(options)
     ranks = list(options.global_ranks_in_group) or list(range(booted.topology.world_size))
     name = options.group_id or "world"
-    control = booted.context(fresh(options.store, ranks, "group"), ranks, name)
-    control.timeout_s = options.timeout.total_seconds()
+    store = fresh(options.store, ranks, "group")
+    control = control_of(name, ranks, booted, store, timeout_s=options.timeout.total_seconds())
     try:
         expression = _as_checked(agreed(control.exchange, lambda: _asked(pg_options)))
         backend = built(expression, control)
@@ -123,6 +126,16 @@ def _is_current(booted: Boot | None, options: Any) -> bool:
     topology = booted.topology
     present = (dist.get_rank(), dist.get_world_size()) if options.global_ranks_in_group else None
     return present == (topology.rank, topology.world_size)
+
+
+def control_of(
+    name: str, ranks: Sequence[int], booted: Boot, store: Store, *, timeout_s: float, generation: int = 0
+) -> Context:
+    """Make the context in which a group's backend is agreed upon and built; collective over its ranks."""
+    control = booted.context(store, ranks, f"{name}#{generation}" if generation else name)
+    control.timeout_s = timeout_s
+    control.find_sender = partial(vigil.find_sender, name)
+    return control
 
 
 def built(expression: Expression, control: Context) -> Backend:

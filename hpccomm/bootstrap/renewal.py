@@ -35,12 +35,11 @@ def renew(group: dist.ProcessGroup | None = None) -> None:
         )
     runner, booted = face._runner, plugin.standing_boot()
     log = runner.log
-    name = f"{log.name}#{log.generation + 1}"
+    generation = log.generation + 1
     runner.stop("it is made anew")
-    store = PrefixStore(f"hpccomm/renewed/{name}", booted.store)
+    store = PrefixStore(f"hpccomm/renewed/{log.name}#{generation}", booted.store)
     _meet(store, log, runner.timeout_s)
-    control = booted.context(store, log.ranks, name)
-    control.timeout_s = runner.timeout_s
+    control = plugin.control_of(log.name, log.ranks, booted, store, timeout_s=runner.timeout_s, generation=generation)
     try:
         backend = plugin.built(runner.asked, control)
     finally:

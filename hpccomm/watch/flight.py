@@ -10,7 +10,7 @@ import json
 import os
 import socket
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
@@ -104,6 +104,7 @@ class GroupLog:
         started: Number of the last collective that was begun; whoever begins one counts.
         current: The collective under way, if any.
         exchanges: The point-to-point operations under way.
+        messages: How many sends to and receives from each rank of the group were posted with each tag.
         why_dead: Why the group takes no operation any more, or None.
         died_at: The collective that it died at; earlier ones may still end well here. 0 for all.
         overdue: Whether it died of a deadline.
@@ -118,6 +119,7 @@ class GroupLog:
         self.exchanged = 0
         self.current: Entry | None = None
         self.exchanges: set[Entry] = set()
+        self.messages: Counter[tuple[str, int, int]] = Counter()
         self.why_dead: str | None = None
         self.died_at = 0
         self.overdue = self.heard = False
@@ -137,9 +139,10 @@ class GroupLog:
         """Give the last operations, oldest first."""
         return [entry if isinstance(entry, Entry) else _spelt_out(entry) for entry in list(self.entries)]
 
-    def begin_exchange(self, name: str, count: int, dtype: Any, peer: int) -> Entry:
+    def begin_exchange(self, name: str, count: int, dtype: Any, peer: int, tag: int = 0) -> Entry:
         """Number a send to or receive from a rank of the group, -1 for any, and note it."""
         self.exchanged += 1
+        self.messages[name, peer, tag] += 1
         entry = Entry(self.exchanged, name, count, dtype)
         entry.peer = peer
         self.entries.append(entry)

@@ -89,6 +89,8 @@ class Inquiry:
         log = next((log for log in list(self.flight.logs.values()) if log.key == question.get("group")), None)
         if log is None:
             return {"unknown": True}
+        if "sent_to" in question:
+            return {"sent": log.messages["send", question["sent_to"], question["tag"]]}
         current, last = log.current, next(reversed(log.last()), None)
         told: Answer = {"started": log.started, "dead": None if log.heard else log.why_dead, "overdue": log.overdue}
         if current is not None:

@@ -120,3 +120,29 @@ def test_a_world_is_renewed(standing: hpccomm.World) -> None:
     assert dist.group.WORLD is before
     assert all_reduce(before) == COMM.size
     assert all_reduce(standing.intra_node) == COMM.size
+
+
+def test_a_receive_from_any_rank_waits_for_a_late_sender_and_ends_with_its_group() -> None:
+    over, last, tensor = group("hierarchical(mpi4py, gloo, by=2)"), COMM.size - 1, torch.zeros(3)
+    if RANK == 0:
+        work = over.recv_anysource([tensor], 3)
+        time.sleep(0.2)
+    dist.barrier()
+    if last == RANK:
+        dist.send(torch.ones(3), 0, group=over, tag=3)
+    if RANK == 0:
+        work.wait()
+        assert (work._source_rank(), tensor.tolist()) == (last, [1.0] * 3)
+        with pytest.raises(DeadlineError, match="a message of any rank"):
+            dist.recv(tensor, group=over, tag=3)
+    dist.barrier()
+
+
+def test_a_monitored_barrier_names_all_that_do_not_come() -> None:
+    over = group("mpi4py", 30)
+    over.monitored_barrier()
+    if RANK == 0:
+        with pytest.raises(DeadlineError) as failed:
+            over.monitored_barrier(timedelta(seconds=0.5), wait_all_ranks=True)
+        assert all(f"rank {rank} on" in failed.value.found for rank in range(1, COMM.size))
+    dist.barrier()

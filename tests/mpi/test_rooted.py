@@ -99,19 +99,22 @@ def test_objects_travel(case: hpccomm.World) -> None:
 
 @pytest.mark.mpi(min_size=2)
 def test_receives_from_any_rank_tell_which(case: hpccomm.World) -> None:
-    if "hierarchical" in case.backend:
-        with pytest.raises(UnsupportedError, match="any source"):
-            dist.group.WORLD.recv_anysource([torch.zeros(3)], 0)
-        return
     if RANK:
-        dist.send(torch.full((3,), float(RANK)), 0)
+        sends = [dist.isend(torch.full((3,), float(10 * tag + RANK)), 0, tag=tag) for tag in (5, 5, 0, 7)]
+        for send in sends:
+            send.wait()
         return
-    senders = []
-    for _ in range(SIZE - 1):
-        tensor = torch.zeros(3)
-        senders.append(dist.recv(tensor))
-        assert tensor.tolist() == [float(senders[-1])] * 3
-    assert sorted(senders) == list(range(1, SIZE))
+    tensor = torch.zeros(3)
+    for tag in (0, 5):
+        senders = []
+        for _ in range(SIZE - 1):
+            senders.append(dist.recv(tensor, tag=tag))
+            assert tensor.tolist() == [10.0 * tag + senders[-1]] * 3
+        assert tag or sorted(senders) == list(range(1, SIZE))
+    for rank in range(1, SIZE):
+        dist.recv(tensor, rank, tag=7)
+    senders += [dist.recv(tensor, tag=5) for _ in range(SIZE - 1)]
+    assert sorted(senders) == sorted(2 * list(range(1, SIZE)))
 
 
 def test_wrong_blocks_are_refused(case: hpccomm.World) -> None:
