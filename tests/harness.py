@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,14 +166,8 @@ class Job:
         return sorted(pid for pid in processes if marker in _proc(pid, "environ").split(b"\0"))
 
     def ranks(self) -> dict[int, int]:
-        """Give the process of each rank that lives now, by the variable that the MPIs' launchers set."""
-        variables = (b"OMPI_COMM_WORLD_RANK", b"PMI_RANK")
-        found: dict[int, int] = {}
-        for pid in self.pids():
-            entries = dict(entry.split(b"=", 1) for entry in _proc(pid, "environ").split(b"\0") if b"=" in entry)
-            ranks = [int(entries[name]) for name in variables if name in entries]
-            found |= {rank: pid for rank in ranks[:1] if rank not in found}
-        return found
+        """Give the process of each rank that lives now."""
+        return ranks_of(self.pids())
 
     def wait(self, timeout_s: float) -> Result:
         """Wait for the end; at the deadline have Python show its stacks, TERM the launcher, kill the rest.
@@ -261,6 +255,17 @@ def run_job(
         How it ended. Nothing of it runs any more.
     """
     return Job(mpi.command(np, argv), env={**mpi.environment(), **(env or {})}, cwd=cwd).wait(timeout_s)
+
+
+def ranks_of(pids: Iterable[int]) -> dict[int, int]:
+    """Give the process of each rank among some, by the variable that the MPIs' launchers set."""
+    variables = (b"OMPI_COMM_WORLD_RANK", b"PMI_RANK")
+    found: dict[int, int] = {}
+    for pid in pids:
+        entries = dict(entry.split(b"=", 1) for entry in _proc(pid, "environ").split(b"\0") if b"=" in entry)
+        ranks = [int(entries[name]) for name in variables if name in entries]
+        found |= {rank: pid for rank in ranks[:1] if rank not in found}
+    return found
 
 
 def _content(file: IO[bytes]) -> str:
