@@ -19,6 +19,8 @@ pytestmark = pytest.mark.mpi
 
 RANKS, RANK = range(COMM.size), COMM.rank
 COUNTS = (0, 1, 2, 3, 4, 5, 8, 13, 1000)
+SHAPES = [(torch.float32, count) for count in COUNTS] + [(dtype, 13) for dtype in DTYPES]
+"""Dtype and count of what is moved: every count of one dtype and every dtype of one count; fuzzing mixes them."""
 
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda case: f"{case[1]} on {case[0]}".replace(" ", ""))
@@ -42,7 +44,7 @@ def assert_same_bits(tensor: torch.Tensor) -> None:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_all_reduce_is_exact_for_integers(case: hpccomm.World, op: Op, dtype: torch.dtype) -> None:
-    for count in (1, 7, 13):
+    for count in (1, 13):
         inputs = [integers(rank, count, dtype) for rank in RANKS]
         tensor = inputs[RANK].clone()
         if not has_meaning(op, dtype):
@@ -180,15 +182,14 @@ def test_expanded_outputs_are_refused(case: hpccomm.World) -> None:
 
 @pytest.mark.parametrize("root", RANKS)
 def test_broadcast_from_every_root(case: hpccomm.World, root: int) -> None:
-    for dtype, count in itertools.product(DTYPES, COUNTS):
+    for dtype, count in SHAPES:
         tensor = integers(RANK, count, dtype)
         dist.broadcast(tensor, root)
         assert torch.equal(tensor, integers(root, count, dtype))
 
 
-@pytest.mark.parametrize("count", COUNTS)
-def test_all_gather(case: hpccomm.World, count: int) -> None:
-    for dtype in DTYPES:
+def test_all_gather(case: hpccomm.World) -> None:
+    for dtype, count in SHAPES:
         expected = [integers(rank, count, dtype) for rank in RANKS]
         blocks = [torch.zeros(count, dtype=dtype) for _ in RANKS]
         dist.all_gather(blocks, expected[RANK].clone())
@@ -208,10 +209,9 @@ def test_all_gather_in_place_and_uneven(case: hpccomm.World) -> None:
     assert all(torch.equal(block, torch.full((rank * 2,), float(rank))) for rank, block in enumerate(blocks))
 
 
-@pytest.mark.parametrize("count", COUNTS)
-def test_reduce_scatter(case: hpccomm.World, count: int) -> None:
-    for dtype in (*FLOATS, torch.int32, torch.int16):
-        for op in (ReduceOp.SUM, ReduceOp.MAX, ReduceOp.AVG):
+def test_reduce_scatter(case: hpccomm.World) -> None:
+    for dtype, count in SHAPES:
+        for op in (op for op in (ReduceOp.SUM, ReduceOp.MAX, ReduceOp.AVG) if has_meaning(op, dtype)):
             inputs = [integers(rank, count * COMM.size, dtype) for rank in RANKS]
             expected = reduced(op, inputs).to(dtype)[RANK * count : (RANK + 1) * count]
             kept = inputs[RANK].clone()

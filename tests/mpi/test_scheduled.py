@@ -38,7 +38,7 @@ def case(request: pytest.FixtureRequest):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_reductions_equal_the_reference(case: hpccomm.World, dtype: torch.dtype) -> None:
     for op in OPS:
-        for count in (0, 1, 17):
+        for count in (0, 1, 17) if dtype == torch.bfloat16 else (17,):
             if has_meaning(op, dtype):
                 inputs = [integers(rank, count, dtype) for rank in RANKS]
                 tensor = inputs[RANK].clone()
