@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch.distributed import ReduceOp
@@ -10,9 +12,11 @@ from hpccomm.backends.gloo import GlooBackend
 from hpccomm.backends.hierarchical import HALVES
 from hpccomm.backends.mpi import MpiBackend
 from hpccomm.backends.support import Support, plan
+from hpccomm.backends.support_table import markdown
 from hpccomm.errors import UnsupportedError
 from reference import DTYPES, OPS, has_meaning
 
+README = (Path(__file__).parents[1] / "README.md").read_text()
 TABLES = {"mpi4py": MpiBackend.support, "gloo": GlooBackend.support}
 
 
@@ -69,3 +73,8 @@ def test_two_backends_in_a_row_do_what_both_do() -> None:
     assert plan(both, ReduceOp.SUM, torch.uint64, name="both").carry == torch.int64
     halves = TABLES["gloo"].without(HALVES)
     assert plan(halves, ReduceOp.SUM, torch.float16, name="gloo").carry == torch.float32
+
+
+def test_readme_shows_the_table() -> None:
+    """``python -m hpccomm.backends.support_table`` prints what belongs there."""
+    assert f"\n\n{markdown()}\n\n" in README

@@ -21,7 +21,11 @@ from hpccomm.errors import OptionError
 from hpccomm.expression import Expression
 from hpccomm.schedule import blocks
 
-_INTEGERS = SIGNED | {torch.uint8}
+REDUCTIONS = {
+    **dict.fromkeys((torch.float64, torch.float32), ARITHMETIC),
+    **dict.fromkeys(SIGNED | {torch.uint8}, ARITHMETIC | BITWISE),
+}
+"""What torch adds for schedules, for each dtype."""
 
 
 class ScheduledBackend(Backend):
@@ -42,10 +46,7 @@ class ScheduledBackend(Backend):
         self.max_count = self._carrier.max_count // torch.float64.itemsize
         self.support = Support(
             devices=self._carrier.support.devices,
-            reductions={
-                **dict.fromkeys((torch.float64, torch.float32), ARITHMETIC),
-                **dict.fromkeys(_INTEGERS, ARITHMETIC | BITWISE),
-            },
+            reductions=REDUCTIONS,
             rounding="float32 and float64 at every addition; narrower floats once",
             deadline="polled",
         )
