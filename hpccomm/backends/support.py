@@ -7,6 +7,8 @@ Meaning of the operators, the same on every backend:
 
 * AVG is the sum over all ranks, divided once by the group's size. Averages of 16-bit floats are summed in float32
   and those of integers in int64, then truncated towards zero.
+* MIN and MAX of floats are those of IEEE 754: a NaN on any rank makes the result NaN on all, and -0 is below 0. They
+  are found among integers in the order of the floats, since libraries drop NaNs on some ranks and not on others.
 * bool: SUM and MAX are "or", PRODUCT and MIN are "and"; the result stays bool. Integer sums wrap.
 * complex: SUM, AVG and PREMUL_SUM only.
 """
@@ -113,6 +115,7 @@ class Plan:
         op: The operator that the backend is asked for.
         direct: True when the user's own bytes can be reduced in place, with nothing before or after.
         flips: True when the sign bit is flipped on the way, so that int64 orders the values of uint64.
+        ranks_floats: True when floats are reduced as integers in the same order.
         width: Elements of `seen_as` that make one of `dtype`.
     """
 
@@ -125,6 +128,10 @@ class Plan:
     @cached_property
     def direct(self) -> bool:  # noqa: D102
         return self.dtype == self.carry and self.asked not in _SUMMED
+
+    @cached_property
+    def ranks_floats(self) -> bool:  # noqa: D102
+        return _is_choice_of_floats(self.asked, self.dtype)
 
     @cached_property
     def flips(self) -> bool:  # noqa: D102
@@ -173,9 +180,15 @@ def _has_meaning(op: Op, dtype: torch.dtype) -> bool:
     )
 
 
+def _is_choice_of_floats(op: Op, dtype: torch.dtype) -> bool:
+    return op in (ReduceOp.MIN, ReduceOp.MAX) and dtype in FLOATS
+
+
 def _carriers(dtype: torch.dtype, op: Op) -> tuple[torch.dtype, ...]:
     if op == ReduceOp.AVG and dtype in INTEGERS:
         return (torch.int64,)
+    if _is_choice_of_floats(op, dtype):
+        return (torch.int64,) if dtype == torch.float64 else (torch.int32, torch.int64)
     wider = WIDER.get(dtype, ())
     must_widen = dtype in _FLOAT8 or (op in _SUMMED and dtype in HALVES)
     return wider if must_widen else (dtype, *wider)

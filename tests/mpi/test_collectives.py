@@ -115,6 +115,24 @@ def test_unsigned_64_bits_are_ordered_as_unsigned(case: hpccomm.World) -> None:
         assert tensor.tolist() == expected
 
 
+@pytest.mark.parametrize("op", (ReduceOp.MIN, ReduceOp.MAX), ids=lambda op: op.name)
+def test_a_nan_on_any_rank_is_the_least_and_the_greatest_everywhere(case: hpccomm.World, op: Op) -> None:
+    for dtype, holder in itertools.product(FLOATS, RANKS):
+        values = [
+            [float("nan") if rank == holder else 1.0, float(rank), -float(rank), -0.0 if rank else 0.0]
+            for rank in RANKS
+        ]
+        tensor = torch.tensor(values[RANK]).repeat(9).to(dtype)
+        dist.group.WORLD.allreduce([tensor], _options(op)).wait()
+        found = tensor.double().view(9, 4)
+        assert found[:, 0].isnan().all(), dtype
+        last, zero = COMM.size - 1, -0.0 if op == ReduceOp.MIN and COMM.size > 1 else 0.0
+        expected = [0.0, -float(last), zero] if op == ReduceOp.MIN else [float(last), 0.0, zero]
+        assert (found[:, 1:] == torch.tensor(expected)).all(), dtype
+        assert (found[:, 3].signbit() == torch.tensor(zero).signbit()).all(), dtype
+        assert_same_bits(tensor)
+
+
 def test_premultiplied_sum(case: hpccomm.World) -> None:
     for dtype in FLOATS:
         tensor = integers(RANK, 9, dtype)
