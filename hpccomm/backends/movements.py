@@ -28,6 +28,7 @@ class MovementDoor:
         """Overwrite a tensor with that of rank `root`, which stays as it is."""
         self._check_device(tensor)
         self._check_rank("root", root)
+        refuse_overlap(tensor)  # on the root too: the others, which write theirs, must not be left waiting or ahead
         if root == self.backend.rank:
             return self._moved(self.backend.broadcast, dense(tensor), root)
         buffer = writable(tensor)
