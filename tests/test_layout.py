@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccomm.backends.layout import dense, is_dense, pieces, refuse_overlap, share_memory, store, writable
+from hpccomm.backends.layout import as_bytes, dense, is_dense, pieces, refuse_overlap, share_memory, store, writable
 from hpccomm.errors import UnsupportedError
 
 SHAPES = st.lists(st.integers(0, 4), max_size=3)
@@ -62,6 +62,14 @@ def test_dense_copies_only_what_it_must() -> None:
     assert dense(imaginary).item() == -2
     assert writable(base).data_ptr() == base.data_ptr()
     assert writable(base.t()).shape == (3, 2)
+
+
+def test_bytes_of_a_dense_tensor_with_a_stride_that_means_nothing() -> None:
+    column = torch.tensor([[1, 2, 3]])[:, 1]
+    assert is_dense(column)
+    as_bytes(column)[0] = 5
+    assert as_bytes(column).tolist() == [5] + [0] * 7
+    assert column.tolist() == [5]
 
 
 def test_memory_ranges() -> None:

@@ -14,6 +14,7 @@ import torch
 from hpccomm.backends.base import Backend, Operation
 from hpccomm.backends.c10d import Op
 from hpccomm.backends.context import Context
+from hpccomm.backends.layout import as_bytes
 from hpccomm.backends.registry import build
 from hpccomm.errors import BackendError, OptionError
 from hpccomm.expression import Expression
@@ -140,5 +141,5 @@ class FaultyBackend(Backend):
                 yield "time to pass, on purpose"
         yield from operation
         if strikes and self._kind == "wrong" and result is not None and result.numel():
-            last_byte = result.view(-1)[:1].view(torch.uint8)[-1:]
+            last_byte = as_bytes(result)[result.element_size() - 1 : result.element_size()]
             last_byte.bitwise_xor_(torch.tensor([0x40], dtype=torch.uint8))

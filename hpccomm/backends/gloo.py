@@ -26,6 +26,7 @@ from hpccomm.backends.c10d import (
     ScatterOptions,
 )
 from hpccomm.backends.context import Context
+from hpccomm.backends.layout import as_bytes
 from hpccomm.backends.support import ARITHMETIC, BITWISE, HALVES, Support
 from hpccomm.errors import BackendError, OptionError
 
@@ -75,7 +76,7 @@ class GlooBackend(Backend):
         """Call Gloo's broadcast."""
         options = BroadcastOptions()
         options.rootRank = root
-        yield from self._complete(self._group.broadcast([_as_bytes(buffer)], options))
+        yield from self._complete(self._group.broadcast([as_bytes(buffer)], options))
 
     def reduce_scatter(
         self, output: torch.Tensor, source: torch.Tensor, op: Op, counts: Sequence[int] | None = None
@@ -90,13 +91,13 @@ class GlooBackend(Backend):
     def all_gather(self, output: torch.Tensor, source: torch.Tensor, counts: Sequence[int] | None = None) -> Operation:
         """Call Gloo's allgather; unequal shares travel padded to the largest."""
         if counts is None:
-            yield from self._gather_equal(_as_bytes(output), _as_bytes(source))
+            yield from self._gather_equal(as_bytes(output), as_bytes(source))
             return
         longest = max(counts)
         padded = source.new_zeros(longest)
         padded[: source.numel()] = source.view(-1)
         rows = source.new_empty((self.size, longest))
-        yield from self._gather_equal(_as_bytes(rows), _as_bytes(padded))
+        yield from self._gather_equal(as_bytes(rows), as_bytes(padded))
         starts, flat = offsets(counts), output.view(-1)
         for rank, count in enumerate(counts):
             flat[starts[rank] : starts[rank + 1]] = rows[rank, :count]
@@ -114,19 +115,15 @@ class GlooBackend(Backend):
         """Call Gloo's gather."""
         options = GatherOptions()
         options.rootRank = root
-        blocks = (
-            [] if output is None else [list(torch.split(_as_bytes(output), source.numel() * source.element_size()))]
-        )
-        yield from self._complete(self._group.gather(blocks, [_as_bytes(source)], options))
+        blocks = [] if output is None else [list(torch.split(as_bytes(output), source.numel() * source.element_size()))]
+        yield from self._complete(self._group.gather(blocks, [as_bytes(source)], options))
 
     def scatter(self, output: torch.Tensor, source: torch.Tensor | None, root: int) -> Operation:
         """Call Gloo's scatter."""
         options = ScatterOptions()
         options.rootRank = root
-        blocks = (
-            [] if source is None else [list(torch.split(_as_bytes(source), output.numel() * output.element_size()))]
-        )
-        yield from self._complete(self._group.scatter([_as_bytes(output)], blocks, options))
+        blocks = [] if source is None else [list(torch.split(as_bytes(source), output.numel() * output.element_size()))]
+        yield from self._complete(self._group.scatter([as_bytes(output)], blocks, options))
 
     def barrier(self) -> Operation:
         """Call Gloo's barrier."""
@@ -134,15 +131,15 @@ class GlooBackend(Backend):
 
     def send(self, buffer: torch.Tensor, dest: int, tag: int) -> Operation:
         """Call Gloo's send."""
-        return self._complete_inside(self._group.send([_as_bytes(buffer)], dest, tag), f"rank {dest} to take it")
+        return self._complete_inside(self._group.send([as_bytes(buffer)], dest, tag), f"rank {dest} to take it")
 
     def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
         """Call Gloo's recv."""
-        return self._complete_inside(self._group.recv([_as_bytes(buffer)], source, tag), f"a message of rank {source}")
+        return self._complete_inside(self._group.recv([as_bytes(buffer)], source, tag), f"a message of rank {source}")
 
     def recv_any(self, buffer: torch.Tensor, tag: int, found: list[int]) -> Operation:
         """Call Gloo's receive from any source."""
-        work = self._group.recv_anysource([_as_bytes(buffer)], tag)
+        work = self._group.recv_anysource([as_bytes(buffer)], tag)
         yield from self._complete_inside(work, "a message of any rank")
         found.append(work._source_rank())
 
@@ -200,10 +197,6 @@ def _process_group(context: Context, threads: int) -> Any:
             found=str(error).splitlines()[0],
             remedy="check that all hosts reach this address; HPCCOMM_INTERFACE names another interface",
         ) from error
-
-
-def _as_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.view(-1).view(torch.uint8)
 
 
 def _bad_option(name: str, value: object, wanted: str) -> OptionError:

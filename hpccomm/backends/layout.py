@@ -55,6 +55,11 @@ def refuse_overlap(tensor: torch.Tensor) -> None:
             extent += (size - 1) * stride
 
 
+def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """Give the bytes of a dense tensor; dimensions of size 1 may have any stride, which `view` does not take."""
+    return tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)
+
+
 def share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Tell whether the memory ranges of two dense tensors touch."""
     start, end = _range(one)

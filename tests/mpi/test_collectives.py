@@ -174,6 +174,16 @@ def test_transposed_on_one_rank_only(case: hpccomm.World) -> None:
     assert torch.equal(tensor, torch.arange(6.0).view(2, 3) * sum(rank + 1 for rank in RANKS))
 
 
+def test_a_column_of_one_row(case: hpccomm.World) -> None:
+    """A dimension of size 1 may have any stride in a dense tensor."""
+    base = torch.full((1, 3), RANK)
+    dist.broadcast(base[:, 1], COMM.size - 1)
+    assert base.tolist() == [[RANK, COMM.size - 1, RANK]]
+    whole = torch.zeros(COMM.size, dtype=torch.int64)
+    dist.all_gather_into_tensor(whole, base[:, 0])
+    assert whole.tolist() == list(RANKS)
+
+
 def test_zero_dimensions_gradients_and_lazy_views(case: hpccomm.World) -> None:
     scalar = torch.tensor(float(RANK))
     dist.all_reduce(scalar)
