@@ -131,15 +131,15 @@ class GlooBackend(Backend):
 
     def send(self, buffer: torch.Tensor, dest: int, tag: int) -> Operation:
         """Call Gloo's send."""
-        return self._complete_inside(self._group.send([as_bytes(buffer)], dest, tag), f"rank {dest} to take it")
+        return self._complete_inside(self._group.send([_message(buffer)], dest, tag), f"rank {dest} to take it")
 
     def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
         """Call Gloo's recv."""
-        return self._complete_inside(self._group.recv([as_bytes(buffer)], source, tag), f"a message of rank {source}")
+        return self._complete_inside(self._group.recv([_message(buffer)], source, tag), f"a message of rank {source}")
 
     def recv_any(self, buffer: torch.Tensor, tag: int, found: list[int]) -> Operation:
         """Call Gloo's receive from any source."""
-        work = self._group.recv_anysource([as_bytes(buffer)], tag)
+        work = self._group.recv_anysource([_message(buffer)], tag)
         yield from self._complete_inside(work, "a message of any rank")
         found.append(work._source_rank())
 
@@ -197,6 +197,11 @@ def _process_group(context: Context, threads: int) -> Any:
             found=str(error).splitlines()[0],
             remedy="check that all hosts reach this address; HPCCOMM_INTERFACE names another interface",
         ) from error
+
+
+def _message(buffer: torch.Tensor) -> torch.Tensor:
+    """Give a buffer's bytes, or one byte for none: Gloo takes no empty messages."""
+    return as_bytes(buffer) if buffer.numel() else torch.zeros(1, dtype=torch.uint8)
 
 
 def _bad_option(name: str, value: object, wanted: str) -> OptionError:

@@ -170,7 +170,7 @@ class MovementDoor:
         self._check_rank("dest", dest)
         _check_tag(tag)
         buffer = dense(tensor)
-        if self._fits(buffer):
+        if self._fits(buffer):  # also one of no elements, since a receiver may ask who sent it
             return self.backend.send(buffer, dest, tag)
         return self._posted(self.backend.send, buffer, dest, tag)
 
@@ -180,9 +180,10 @@ class MovementDoor:
         self._check_rank("source", source)
         _check_tag(tag)
         buffer = writable(tensor)
-        if self._fits(buffer) and is_dense(tensor):
-            return self.backend.recv(buffer, source, tag)
-        return self._stored(self._posted(self.backend.recv, buffer, source, tag), buffer, tensor)
+        if not self._fits(buffer):
+            return self._stored(self._posted(self.backend.recv, buffer, source, tag), buffer, tensor)
+        receiving = self.backend.recv(buffer, source, tag)
+        return receiving if is_dense(tensor) else self._stored(receiving, buffer, tensor)
 
     def recv_any(self, tensor: torch.Tensor, tag: int, found: list[int]) -> Operation:
         """Receive into a tensor of the size that some rank sends, and append that rank to `found`."""
@@ -194,11 +195,9 @@ class MovementDoor:
     def _received_of_any(self, flat: torch.Tensor, tag: int, found: list[int]) -> Operation:
         """Receive the first piece of any rank's message, and the others of the same rank's."""
         limit = max(1, self._limit // flat.element_size())
-        for start, end in pieces(flat.numel(), limit):
-            if start == 0:
-                yield from self.backend.recv_any(flat[:end], tag, found)
-            else:
-                yield from self.backend.recv(flat[start:end], found[-1], tag)
+        yield from self.backend.recv_any(flat[:limit], tag, found)
+        for start, end in pieces(flat.numel() - limit, limit):
+            yield from self.backend.recv(flat[limit + start : limit + end], found[-1], tag)
 
     def _stored(self, receiving: Operation, buffer: torch.Tensor, tensor: torch.Tensor) -> Operation:
         yield from receiving
@@ -214,7 +213,7 @@ class MovementDoor:
 
     def _fits(self, buffer: torch.Tensor) -> bool:
         """Tell whether one call of the library moves a buffer, which is the short way."""
-        return 0 < buffer.numel() * buffer.element_size() <= self._limit
+        return buffer.numel() * buffer.element_size() <= self._limit
 
     def _pieces(self, move: Callable[..., Operation], buffer: torch.Tensor, *arguments: int) -> Iterator[Operation]:
         flat, limit = buffer.view(-1), max(1, self._limit // buffer.element_size())
