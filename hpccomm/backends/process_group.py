@@ -59,7 +59,7 @@ class Collectives:
     def allreduce_coalesced(self, tensors: Sequence[torch.Tensor], opts: Any = None) -> Work:
         """Reduce several tensors in place, one after the other."""
         op, factor = _operator(opts)
-        operations = (self._runner.door.all_reduce(tensor, op, factor) for tensor in tensors)
+        operations = [self._runner.door.all_reduce(tensor, op, factor) for tensor in tensors]
         return self._runner.run_all("all_reduce", operations, tensors, opts)
 
     def broadcast(self, tensors: Any, opts: Any = None) -> Work:
@@ -80,7 +80,7 @@ class Collectives:
     ) -> Work:
         """Gather several tensors of every rank, one after the other, into one list of tensors for each rank."""
         blocks = zip(*outputs, strict=True)
-        operations = (self._runner.door.all_gather(of, source) for of, source in zip(blocks, inputs, strict=True))
+        operations = [self._runner.door.all_gather(of, source) for of, source in zip(blocks, inputs, strict=True)]
         return self._runner.run_all("all_gather", operations, outputs, opts)
 
     def all_gather_single(self, output: torch.Tensor, source: torch.Tensor, opts: Any = None) -> Work:
@@ -95,7 +95,7 @@ class Collectives:
     ) -> Work:
         """Gather several tensors of every rank, one after the other."""
         pairs = zip(outputs, inputs, strict=True)
-        operations = (self._runner.door.all_gather([output], source) for output, source in pairs)
+        operations = [self._runner.door.all_gather([output], source) for output, source in pairs]
         return self._runner.run_all("all_gather", operations, outputs, opts)
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
@@ -123,7 +123,7 @@ class Collectives:
         """Reduce several tensors and keep this rank's shares, one after the other."""
         op, factor = _operator(opts)
         pairs = zip(outputs, inputs, strict=True)
-        operations = (self._runner.door.reduce_scatter(output, [source], op, factor) for output, source in pairs)
+        operations = [self._runner.door.reduce_scatter(output, [source], op, factor) for output, source in pairs]
         return self._runner.run_all("reduce_scatter", operations, outputs, opts)
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced

@@ -127,6 +127,13 @@ def test_wrong_blocks_are_refused(case: hpccomm.World) -> None:
     dist.barrier()
 
 
+def test_several_tensors_are_refused_before_the_first_is_reduced(case: hpccomm.World) -> None:
+    first = torch.ones(3)
+    with pytest.raises(UnsupportedError, match="share memory"):
+        dist.group.WORLD.allreduce_coalesced([first, torch.ones(1).expand(4)])
+    assert first.tolist() == [1.0] * 3
+
+
 def test_several_tensors_are_gathered_one_after_the_other(case: hpccomm.World) -> None:
     sources = [integers(RANK, count, torch.float32) for count in (1, 4, 9)]
     outputs = [[torch.empty_like(source) for source in sources] for _ in RANKS]
