@@ -1,7 +1,8 @@
 """The front door of movements: what carries users' tensors to other ranks unchanged, of any layout and size.
 
-It validates, makes tensors dense, cuts what is longer than a library's call takes, and stores what came. It reduces
-nothing; `door` does.
+It validates, makes tensors dense, cuts what is longer than a library's call takes, and stores what came. Collectives
+are validated when they are asked for, and read their tensors when they begin, since they may stand in a queue behind
+others that write these. It reduces nothing; `door` does.
 """
 
 from __future__ import annotations
@@ -30,9 +31,12 @@ class MovementDoor:
         self._check_rank("root", root)
         refuse_overlap(tensor)  # on the root too: the others, which write theirs, must not be left waiting or ahead
         if root == self.backend.rank:
-            return self._moved(self.backend.broadcast, dense(tensor), root)
+            return self._broadcast_staged(tensor, root)
         buffer = writable(tensor)
         return self._stored(self._moved(self.backend.broadcast, buffer, root), buffer, tensor)
+
+    def _broadcast_staged(self, tensor: torch.Tensor, root: int) -> Operation:
+        yield from self._moved(self.backend.broadcast, dense(tensor), root)
 
     def all_gather(self, outputs: Sequence[torch.Tensor], source: torch.Tensor) -> Operation:
         """Give every rank the tensors of all ranks.
@@ -84,10 +88,10 @@ class MovementDoor:
         self._check_equal_blocks(outputs, source, root, "gather")
         for output in outputs:
             refuse_overlap(output)
-        return self._gather_pieces(outputs, dense(source).view(-1), root)
+        return self._gather_staged(outputs, source, root)
 
-    def _gather_pieces(self, outputs: Sequence[torch.Tensor], source: torch.Tensor, root: int) -> Operation:
-        count, size = source.numel(), self.backend.size
+    def _gather_staged(self, outputs: Sequence[torch.Tensor], tensor: torch.Tensor, root: int) -> Operation:
+        source, count, size = dense(tensor).view(-1), tensor.numel(), self.backend.size
         whole = source.new_empty((size, count)) if outputs else None
         for start, end in pieces(count, self._share_of_call(source)):
             part = None if whole is None else source.new_empty((size, end - start))

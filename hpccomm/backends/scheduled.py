@@ -57,7 +57,7 @@ class ScheduledBackend(Backend):
         assert algorithm.all_reduce is not None
         source = flat.clone() if "all_reduce" in algorithm.separate_input else None
         steps = algorithm.all_reduce(self.rank, self.size, flat.numel())
-        return execute(steps, self._carrier, flat, op, source=source)
+        yield from execute(steps, self._carrier, flat, op, source=source)
 
     def broadcast(self, buffer: torch.Tensor, root: int) -> Operation:
         """Run the algorithm's broadcast."""

@@ -114,6 +114,26 @@ def test_synchronous_calls_keep_their_place_after_asynchronous_ones(case: hpccom
     assert tensor[0] == SIZE**4
 
 
+@pytest.mark.parametrize("expression", ["mpi4py", "direct(mpi4py)"])
+def test_operations_read_their_tensor_when_it_is_their_turn(case: hpccomm.World, expression: str) -> None:
+    queued = dist.new_group(backend="hpccomm", pg_options=hpccomm.Options(expression))
+    dense, column = torch.ones(500), torch.ones(500, 3)[:, 1]
+    blocks = [torch.zeros(500) for _ in range(SIZE)] if RANK == 0 else None
+    for tensor in (dense, column):
+        if RANK == SIZE - 1:
+            time.sleep(0.1)  # the others' operations stand in the queue
+        works = [
+            dist.all_reduce(tensor, group=queued, async_op=True),
+            dist.broadcast(tensor, 0, group=queued, async_op=True),
+            dist.all_reduce(tensor, group=queued, async_op=True),
+            dist.gather(tensor, blocks, 0, group=queued, async_op=True),
+        ]
+        for work in works:
+            work.wait()
+        assert tensor.eq(SIZE * SIZE).all()
+        assert all(block.eq(SIZE * SIZE).all() for block in blocks or ())
+
+
 def test_two_threads_on_one_group_take_turns(case: hpccomm.World) -> None:
     wrong: list[float] = []
 
