@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from hpccomm.backends.c10d import Backend, BarrierOptions, Op, ProcessGroup, ReduceOp, Work
+from hpccomm.backends.layout import refuse_overlap
 from hpccomm.backends.reduction import Factor
 from hpccomm.backends.runner import Runner
 from hpccomm.errors import UnsupportedError
@@ -173,6 +174,7 @@ class Collectives:
         opts: Any = None,
     ) -> Work:
         """Exchange rows of one tensor with each rank, equally many or as many as the lists say."""
+        refuse_overlap(output)  # whole, as rows may share memory with each other
         outputs, inputs = (self._rows(*of) for of in ((output, received, "receive"), (source, sent, "send")))
         return self._runner.run("all_to_all", self._runner.door.all_to_all(outputs, inputs), [output], opts)
 

@@ -127,6 +127,13 @@ def test_wrong_blocks_are_refused(case: hpccomm.World) -> None:
     dist.barrier()
 
 
+@pytest.mark.mpi(min_size=2)
+def test_blocks_that_share_memory_with_each_other_are_refused(case: hpccomm.World) -> None:
+    with pytest.raises(UnsupportedError, match="share memory"):
+        dist.all_to_all_single(torch.zeros(1).expand(SIZE), torch.zeros(SIZE))
+    dist.barrier()
+
+
 def test_several_tensors_are_refused_before_the_first_is_reduced(case: hpccomm.World) -> None:
     first = torch.ones(3)
     with pytest.raises(UnsupportedError, match="share memory"):
