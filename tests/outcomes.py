@@ -12,6 +12,7 @@ def assert_success(result: Result) -> None:
     assert result.returncode == 0, result
     assert not result.timed_out, result
     assert not result.leftovers, result
+    assert "ended without a word" not in result.stderr, result
 
 
 def assert_ended_by_rank_1(result: Result, status: int, text: str) -> None:

@@ -198,9 +198,8 @@ def boot(environ: Mapping[str, str], *, timeout_s: float, port: int = 0, joined:
     else:
         store, endpoint = serve(exchange, address, port=port or port_asked(environ), timeout_s=timeout_s)
     places = [Place(one.identity.hostname, one.process) for one in everyone]
-    vigil.join(exchange, address, places, quiet_s=quiet, folder=environ.get("HPCCOMM_FLIGHT_DIR", ""))
-    if launch.launcher.offers == frozenset({PMI}):
-        vigil.summon_coroner()
+    by_pmi, folder = launch.launcher.offers == frozenset({PMI}), environ.get("HPCCOMM_FLIGHT_DIR", "")
+    vigil.join(exchange, address, places, quiet_s=quiet, folder=folder, coroner=by_pmi)
     host = topology.hosts[exchange.rank]
     here = [one.cores for one, where in zip(everyone, topology.hosts, strict=True) if where == host]
     usable = len(frozenset[int]().union(*here))

@@ -74,18 +74,9 @@ class Vigil:
             self._watchdog.guard(None)
             start_up.close()
 
-    def summon_coroner(self) -> None:
-        """Have the lowest rank of each host start a process that names ranks which end without a word."""
-        inquiry = self._inquiry
-        if inquiry is None or self._channel is None or self._size == 1:
-            return
-        inquiry.names_the_dead = False
-        here = {rank: place for rank, place in enumerate(inquiry.places) if place.process.is_visible}
-        if min(here) == self._rank:
-            pids = {rank: place.process.pid for rank, place in here.items()}
-            summon(self._channel.local_name, here[self._rank].host, pids)
-
-    def join(self, exchange: Exchange, address: str, places: Sequence[Place], *, quiet_s: float, folder: str) -> None:
+    def join(
+        self, exchange: Exchange, address: str, places: Sequence[Place], *, quiet_s: float, folder: str, coroner: bool
+    ) -> None:
         """Open the side channel to all ranks; collective.
 
         Args:
@@ -94,19 +85,29 @@ class Vigil:
             places: Where every rank lives.
             quiet_s: Seconds after which a waiting operation is spoken of.
             folder: Where flight records go; empty for one of this job's own under the temporary folder.
+            coroner: Whether a process of its own on each host names ranks that end without a word.
         """
         token = exchange.all_gather(secrets.token_hex(16) if exchange.rank == 0 else "", "gather of a token")[0]
         channel = Channel(address, token)
-        channel.peers = exchange.all_gather(Peer(address, channel.port), "gather of addresses")
         self._rank, self._size = exchange.rank, exchange.size
+        if coroner and self._size > 1:
+            self._summon_coroner(channel, places)  # first, so that no rank that goes on from here ends unheard
+        channel.peers = exchange.all_gather(Peer(address, channel.port), "gather of addresses")
         self._channel = channel
         self._inquiry = Inquiry(channel, flight, places, exchange.rank)
+        self._inquiry.names_the_dead = not coroner
         self._job = token[:12]
         self._folder = Path(folder) if folder else Path(tempfile.gettempdir(), f"hpccomm-flight-{self._job}")
         deaths = Deaths([place.process for place in places], exchange.rank)
         self._patrol = Patrol(self._inquiry, deaths, quiet_s=quiet_s, end=self._end_stuck)
         if self._watchdog is not None and exchange.size > 1:
             self._watchdog.guard(self._patrol)
+
+    def _summon_coroner(self, channel: Channel, places: Sequence[Place]) -> None:
+        here = {rank: place for rank, place in enumerate(places) if place.process.is_visible}
+        if min(here) == self._rank:
+            pids = {rank: place.process.pid for rank, place in here.items()}
+            summon(channel.local_name, here[self._rank].host, pids)
 
     def leave(self) -> None:
         """Take leave of the other ranks; the watchdog goes on with the launcher and the signals."""

@@ -2,7 +2,8 @@
 
 Hydra kills all ranks within milliseconds when one of them dies, so that no rank can say which it was. This program
 is detached from them (setsid), sees the processes end, writes one line and ends too. It is run as a file, by an
-interpreter without site packages, and imports nothing of hpccomm: ``coroner.py NAME HOST LAUNCHER RANK:PID …``.
+interpreter without site packages, and imports nothing of hpccomm: ``coroner.py EARS HOST LAUNCHER RANK:PID …``. The
+socket EARS is open before it starts, so that it hears of ranks that end meanwhile.
 
 It speaks where the launcher speaks, and holds nothing of its rank open: Hydra waits for the end of a rank's output.
 """
@@ -19,11 +20,12 @@ import time
 from collections.abc import Mapping
 
 _PIDFD_GETFD = 438  # the system call, since Linux 5.6
+_TELL_S = 1.0  # for which a rank that ends waits where many others are telling too
 _AFTER_S = 0.5  # after the first death, for others that ended at the same time to have told
 
 
 def summon(name: str, host: str, pids: Mapping[int, int]) -> None:
-    """Start the process.
+    """Start the process; ranks may tell from the return on.
 
     Args:
         name: Where ranks that end of their own accord say so: an abstract socket's name.
@@ -31,33 +33,35 @@ def summon(name: str, host: str, pids: Mapping[int, int]) -> None:
         pids: The processes to watch, by rank.
     """
     watched = [f"{rank}:{pid}" for rank, pid in pids.items()]
-    command = [sys.executable, "-I", "-S", __file__, name, host, str(_parent_of(os.getppid())), *watched]
     nothing = subprocess.DEVNULL
-    subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ears:
+        ears.bind(f"\0{name}")
+        own, launcher = ears.fileno(), _parent_of(os.getppid())
+        command = [sys.executable, "-I", "-S", __file__, str(own), host, str(launcher), *watched]
+        subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, pass_fds=[own], start_new_session=True)
 
 
 def tell(name: str, rank: int) -> None:
     """Say that a rank ends of its own accord; nobody need listen."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
+        ours.settimeout(_TELL_S)
         try:
             ours.sendto(str(rank).encode(), f"\0{name}")
         except OSError:
             return
 
 
-def main(name: str, host: str, launcher: str, *watched: str) -> None:
-    """Wait for the first process that ends without having told, name it, and end; or end with the last."""
+def main(inherited: str, host: str, launcher: str, *watched: str) -> None:
+    """Wait for the first process that ends without having told, name it, and end; or end when all have told."""
     voice = _voice_of(int(launcher))
     pids = {int(rank): int(pid) for rank, _, pid in (one.partition(":") for one in watched)}
-    ears = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    ears.bind(f"\0{name}")
+    ears = socket.socket(fileno=int(inherited))
     ears.setblocking(False)
     alive, gone = _opened(pids)
-    told: set[int] = set()
-    while alive and not gone:
-        gone = _ended(alive, ears)
+    told = _heard(ears)
+    while not gone - told and not told >= pids.keys():
+        gone |= _ended(alive, ears)
         told |= _heard(ears)
-        gone -= told
     if gone:
         time.sleep(_AFTER_S)
         named = sorted(gone - told - _heard(ears))
