@@ -21,5 +21,6 @@ def assert_ended_by_rank_1(result: Result, status: int, text: str) -> None:
     assert not result.leftovers, result
     assert result.returncode == status, result
     assert "went on" not in result.stdout, result
+    assert "ended without a word" not in result.stderr, result
     tag = f"[rank 1/2 on {socket.gethostname()}] "
     assert [line for line in result.stderr.splitlines() if line.startswith(tag) and text in line], result

@@ -23,7 +23,7 @@ from hpccomm.errors import DeadlineError
 from hpccomm.exchange import Exchange
 from hpccomm.launch import Launcher
 from hpccomm.watch.channel import Channel, Peer
-from hpccomm.watch.coroner import summon, tell
+from hpccomm.watch.coroner import ALL, summon, tell
 from hpccomm.watch.deaths import Deaths
 from hpccomm.watch.flight import Entry, GroupLog, flight
 from hpccomm.watch.missing import Inquiry, Place
@@ -111,7 +111,7 @@ class Vigil:
 
     def leave(self) -> None:
         """Take leave of the other ranks; the watchdog goes on with the launcher and the signals."""
-        self.on_end()
+        self.on_end(for_all=False)
         patrol, self._patrol, self._channel, self._inquiry = self._patrol, None, None, None
         if self._watchdog is not None:
             self._watchdog.guard(None)
@@ -169,13 +169,18 @@ class Vigil:
         """Where the flight records are, for messages."""
         return "" if self._folder is None else f"python -m hpccomm.doctor --flight {self._folder} compares the ranks"
 
-    def on_end(self) -> None:
-        """Tell the other ranks that this one ends, so that they need not wonder why."""
+    def on_end(self, *, for_all: bool = True) -> None:
+        """Tell the other ranks that this one ends, so that they need not wonder why.
+
+        Args:
+            for_all: Whether the others are ended with it, so that nobody need name them.
+        """
         channel = self._channel
         if channel is not None and self._size > 1:
+            others = [rank for rank in range(self._size) if rank != self._rank]
             with suppress(OSError, ValueError):
-                tell(channel.local_name, self._rank)
-                channel.tell({"leaves": self._rank}, [rank for rank in range(self._size) if rank != self._rank])
+                tell(channel.local_name, self._rank, *([ALL] if for_all else []))
+                channel.tell({"leaves": self._rank, "for_all": for_all}, others)
 
     def _on_signal(self, number: int) -> None:
         file = self.write_flight(signal.Signals(number).name)

@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Mapping
 
+ALL = -1  # told where a rank that ends has the launcher end the others
 _PIDFD_GETFD = 438  # the system call, since Linux 5.6
 _TELL_S = 1.0  # for which a rank that ends waits where many others are telling too
 _AFTER_S = 0.5  # after the first death, for others that ended at the same time to have told
@@ -41,25 +42,26 @@ def summon(name: str, host: str, pids: Mapping[int, int]) -> None:
         subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, pass_fds=[own], start_new_session=True)
 
 
-def tell(name: str, rank: int) -> None:
-    """Say that a rank ends of its own accord; nobody need listen."""
+def tell(name: str, *ranks: int) -> None:
+    """Say that ranks end of their own accord, or, by `ALL`, that the others are ended then; nobody need listen."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
         ours.settimeout(_TELL_S)
         try:
-            ours.sendto(str(rank).encode(), f"\0{name}")
+            for rank in ranks:
+                ours.sendto(str(rank).encode(), f"\0{name}")
         except OSError:
             return
 
 
 def main(inherited: str, host: str, launcher: str, *watched: str) -> None:
-    """Wait for the first process that ends without having told, name it, and end; or end when all have told."""
+    """Wait for the first process that ends without having told, name it, and end; or end when none is left to do so."""
     voice = _voice_of(int(launcher))
     pids = {int(rank): int(pid) for rank, _, pid in (one.partition(":") for one in watched)}
     ears = socket.socket(fileno=int(inherited))
     ears.setblocking(False)
     alive, gone = _opened(pids)
     told = _heard(ears)
-    while not gone - told and not told >= pids.keys():
+    while not gone - told and not told >= pids.keys() and ALL not in told:
         gone |= _ended(alive, ears)
         told |= _heard(ears)
     if gone:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from hpccomm.liveness import Process
 from hpccomm.watch.channel import REFUSED, Answer, Channel
+from hpccomm.watch.coroner import ALL, tell
 from hpccomm.watch.flight import P2P, Entry, Flight, GroupLog
 
 
@@ -107,6 +108,8 @@ class Inquiry:
         """Take another rank's word that a group is dead, or that the rank itself ends."""
         if "leaves" in news:
             self.leaving.add(int(news["leaves"]))
+            if news.get("for_all"):
+                tell(self.channel.local_name, ALL)  # this host's coroner, whom a rank of another host does not reach
         for log in list(self.flight.logs.values()):
             if log.key == news.get("group") and log.why_dead is None:
                 log.heard, log.overdue, log.died_at = True, bool(news.get("overdue")), int(news.get("died_at", 0))
