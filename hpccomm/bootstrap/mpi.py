@@ -61,6 +61,8 @@ def start(launch: Launch, environ: Mapping[str, str], *, timeout_s: float, quiet
     vendor = MPI.get_vendor()[0]
     if not MPI.Is_initialized():
         check_library(launch, vendor=vendor, library=MPI.Get_library_version())
+        if vendor == "Intel MPI":  # which otherwise adds large arrays in the order in which ranks come
+            os.environ.setdefault("I_MPI_CBWR", "1")
         with vigil.over_start(launch.launcher, environ, timeout_s=timeout_s, quiet_s=quiet_s):
             _initialise(MPI)
     world = MPI.COMM_WORLD
