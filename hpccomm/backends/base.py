@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 
 from hpccomm.backends.c10d import Op
-from hpccomm.backends.context import Context, FindSender
+from hpccomm.backends.context import Beside, Context
 from hpccomm.backends.support import Support
 from hpccomm.errors import UnsupportedError
 
@@ -133,15 +133,15 @@ class Backend(ABC):
 
         By default the other ranks are asked who has sent; until one has, that costs some datagrams every few ms.
         """
-        find_sender = self.context.find_sender
-        if find_sender is None:
+        beside = self.context.beside
+        if beside is None:
             raise self._lacks("recv from any source")
-        return self._recv_of_sender(buffer, tag, found, find_sender)
+        return self._recv_of_sender(buffer, tag, found, beside)
 
-    def _recv_of_sender(self, buffer: torch.Tensor, tag: int, found: list[int], find_sender: FindSender) -> Operation:
+    def _recv_of_sender(self, buffer: torch.Tensor, tag: int, found: list[int], beside: Beside) -> Operation:
         senders: list[int | None] = []
         yield LibraryCall(
-            lambda left_s: senders.append(find_sender(tag, left_s)), "a message of any rank", bounded=True
+            lambda left_s: senders.append(beside.find_sender(tag, left_s)), "a message of any rank", bounded=True
         )
         while (sender := senders[0]) is None:
             yield "a group that is dead"  # whoever steps this gives it up

@@ -6,9 +6,9 @@ It makes sub-contexts for the parts of a combinator. It knows no backend and hol
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -20,12 +20,26 @@ from hpccomm.topology import Topology
 _LARGEST_TAG = 32767  # what every MPI library grants at least
 
 
-FindSender = Callable[[int, float], int | None]
-"""Waits so many seconds for a message with a tag to this rank; gives its sender, or None where the group has died."""
-
 # Communicators that some rank gave up: kept, since messages of theirs may be under way, and a freed communicator's
 # identity is given to the next one, which would receive them.
 _KEPT: list[Any] = []
+
+
+class Beside(Protocol):
+    """What the ranks of a group tell each other beside its traffic."""
+
+    @property
+    def given_up(self) -> int:
+        """The highest number that another rank has given up."""
+        ...
+
+    def give_up(self, number: int) -> None:
+        """Tell the other ranks that this one has given up what they call by a number; it may get lost."""
+        ...
+
+    def find_sender(self, tag: int, timeout_s: float) -> int | None:
+        """Wait for a message to this rank, and give the rank that sent it, or None where the group has died."""
+        ...
 
 
 @dataclass
@@ -53,7 +67,7 @@ class Context:
         path: Where in the job's groups and expressions this stands, for prefixes and messages.
         quiet_s: Seconds of waiting in the exchange after which it says who is missing.
         describe: Names a rank of this group, with what is known of its process, in messages.
-        find_sender: Finds the sender of a message to this rank for backends that cannot; None where nothing can.
+        beside: What the ranks tell each other beside the group's traffic; None where they cannot.
         health: Whether its communicators may be freed at the end.
     """
 
@@ -66,7 +80,7 @@ class Context:
     path: str = ""
     quiet_s: float = QUIET_S
     describe: Describe = field(default=plain, repr=False)
-    find_sender: FindSender | None = field(default=None, repr=False)
+    beside: Beside | None = field(default=None, repr=False)
     health: Health = field(default_factory=Health, repr=False)
     _exchange: Exchange | None = field(default=None, repr=False)
 
@@ -100,7 +114,7 @@ class Context:
             communicator=self._subcommunicator(ranks, path),
             path=path,
             describe=lambda rank: self.describe(ranks[rank]),
-            find_sender=self.find_sender if list(ranks) == list(range(self.topology.world_size)) else None,
+            beside=self.beside if list(ranks) == list(range(self.topology.world_size)) else None,
             _exchange=None,
         )
 

@@ -155,6 +155,7 @@ class Runner:
         self.backend, self.door = backend, FrontDoor(backend)
         self.log.generation += 1
         self.log.messages.clear()
+        self.log.given_up = 0
         self.log.overdue, self.log.heard, self.log.died_at = False, False, 0
         self.log.why_dead = None
 

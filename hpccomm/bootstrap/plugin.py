@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -23,6 +22,7 @@ from hpccomm.backends.process_group import NAME, HpccommBackend, HpccommProcessG
 from hpccomm.backends.registry import build
 from hpccomm.backends.runner import Runner
 from hpccomm.bootstrap.agreement import agreed
+from hpccomm.bootstrap.beside import GroupBeside
 from hpccomm.bootstrap.boot import Boot, Joined, boot
 from hpccomm.bootstrap.store import fresh
 from hpccomm.bootstrap.vigil import vigil
@@ -134,7 +134,7 @@ def control_of(
     """Make the context in which a group's backend is agreed upon and built; collective over its ranks."""
     control = booted.context(store, ranks, f"{name}#{generation}" if generation else name)
     control.timeout_s = timeout_s
-    control.find_sender = partial(vigil.find_sender, name)
+    control.beside = GroupBeside(name)
     return control
 
 

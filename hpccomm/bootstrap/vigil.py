@@ -28,7 +28,6 @@ from hpccomm.watch.deaths import Deaths
 from hpccomm.watch.flight import Entry, GroupLog, flight
 from hpccomm.watch.missing import Inquiry, Place
 from hpccomm.watch.patrol import Patrol
-from hpccomm.watch.senders import find_sender
 from hpccomm.watch.signals import SignalPipe
 from hpccomm.watch.startup import StartUp
 from hpccomm.watch.watchdog import Watchdog
@@ -125,10 +124,10 @@ class Vigil:
             return str(inquiry.find(log, entry)) if inquiry is not None and len(log.ranks) > 1 else ""
         return ""
 
-    def find_sender(self, name: str, tag: int, timeout_s: float) -> int | None:
-        """Wait for a message to this rank in a group, and give the sender's rank there, None where the group died."""
-        log, inquiry = flight.logs[name], self._inquiry
-        return None if inquiry is None else find_sender(inquiry, log, tag, timeout_s)
+    @property
+    def inquiry(self) -> Inquiry | None:
+        """What asks and answers for this rank, or None before the others are known."""
+        return self._inquiry
 
     def on_death(self, log: GroupLog) -> None:
         """Tell a group's other ranks that this one has given it up, and write the flight record."""

@@ -105,6 +105,7 @@ class GroupLog:
         current: The collective under way, if any.
         exchanges: The point-to-point operations under way.
         messages: How many sends to and receives from each rank of the group were posted with each tag.
+        given_up: The highest number that another rank has given up, as the group's backend counts.
         why_dead: Why the group takes no operation any more, or None.
         died_at: The collective that it died at; earlier ones may still end well here. 0 for all.
         overdue: Whether it died of a deadline.
@@ -120,6 +121,7 @@ class GroupLog:
         self.current: Entry | None = None
         self.exchanges: set[Entry] = set()
         self.messages: Counter[tuple[str, int, int]] = Counter()
+        self.given_up = 0
         self.why_dead: str | None = None
         self.died_at = 0
         self.overdue = self.heard = False

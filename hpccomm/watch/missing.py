@@ -111,7 +111,9 @@ class Inquiry:
             if news.get("for_all"):
                 tell(self.channel.local_name, ALL)  # this host's coroner, whom a rank of another host does not reach
         for log in list(self.flight.logs.values()):
-            if log.key == news.get("group") and log.why_dead is None:
+            if log.key == news.get("group") and "gave_up" in news:
+                log.given_up = max(log.given_up, int(news["gave_up"]))
+            elif log.key == news.get("group") and log.why_dead is None:
                 log.heard, log.overdue, log.died_at = True, bool(news.get("overdue")), int(news.get("died_at", 0))
                 log.why_dead = str(news["why"])
 

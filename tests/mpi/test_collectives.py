@@ -14,6 +14,7 @@ from worlds import CASES, COMM, world
 import hpccomm
 from hpccomm.errors import OptionError, UnsupportedError
 from reference import DTYPES, FLOATS, INTEGERS, OPS, Op, bound, has_meaning, integers, reals, reduced
+from views import layouts
 
 pytestmark = pytest.mark.mpi
 
@@ -138,19 +139,6 @@ def test_premultiplied_sum(case: hpccomm.World) -> None:
         tensor = integers(RANK, 9, dtype)
         dist.all_reduce(tensor, dist._make_nccl_premul_sum(0.5))
         assert torch.equal(tensor, reduced(ReduceOp.SUM, [integers(rank, 9, dtype) * 0.5 for rank in RANKS]).to(dtype))
-
-
-def layouts(values: torch.Tensor) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
-    """Give views that hold six values, each with the storage around it."""
-    for name, base, view in (
-        ("column", torch.full((6, 3), -7.0), lambda b: b[:, 1]),
-        ("transposed", torch.full((2, 3), -7.0), lambda b: b.t()),
-        ("offset", torch.full((9,), -7.0), lambda b: b[2:8]),
-        ("every second", torch.full((12,), -7.0), lambda b: b[::2]),
-        ("2 x 1 x 3", torch.full((2, 1, 3), -7.0), lambda b: b),
-    ):
-        view(base).copy_(values.view(view(base).shape))
-        yield name, base, view(base)
 
 
 def test_layouts_keep_their_neighbours(case: hpccomm.World) -> None:
