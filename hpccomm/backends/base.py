@@ -64,12 +64,14 @@ class Backend(ABC):
         max_count: The most elements of a reduction, or bytes of a movement, in one call; the front door chunks.
         expression: The backend as text, set by whoever builds it.
         checks: Whether the ranks compare what they call before every collective.
+        notes: What its users should know of how it ran, such as which backend was left for which.
     """
 
     support: Support
     max_count: int = MAX_COUNT
     expression: str = ""
     checks: bool = False
+    notes: Sequence[str] = ()
 
     def __init__(self, context: Context) -> None:
         self.context = context

@@ -1,11 +1,14 @@
-"""Combinator `faulty(x, KIND, rank=1, call=3)`: a backend that fails on purpose, for tests.
+"""Combinator `faulty(x, KIND, rank=1, call=3)`, `faulty(x, KIND(at=inside))`: a backend that fails on purpose.
 
-Kinds: ``raise`` an error, ``wrong`` result (one flipped bit), ``hang`` for ever, be ``late`` by some seconds. The
-fault strikes one rank, at one call or at every call.
+Kinds: ``raise`` an error, ``wrong`` result (one flipped bit), ``hang`` for ever, be ``late`` by some seconds, ``stop``
+the process as SIGSTOP does. The fault strikes one rank, at one call or at every call: before the operation, inside it
+(when it first waits), or after it; or when the backend is built.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Sequence
 
@@ -19,7 +22,8 @@ from hpccomm.backends.registry import build
 from hpccomm.errors import BackendError, OptionError
 from hpccomm.expression import Expression
 
-KINDS = ("raise", "wrong", "hang", "late")
+KINDS = ("raise", "wrong", "hang", "late", "stop")
+MOMENTS = ("before", "inside", "after", "construction")
 
 
 class FaultyBackend(Backend):
@@ -28,7 +32,7 @@ class FaultyBackend(Backend):
     Args:
         context: The group.
         inner: The backend that does the work.
-        kind: One of `KINDS`.
+        kind: One of `KINDS`, which may say `at` which of `MOMENTS`; ``wrong`` is after the operation in any case.
         rank: The rank of the group that the fault strikes.
         call: The number of the call that it strikes, counted from 1; 0 strikes every call.
         seconds: How late `late` is.
@@ -45,11 +49,13 @@ class FaultyBackend(Backend):
         seconds: float = 1.0,
     ) -> None:
         super().__init__(context)
-        if kind.name not in KINDS or kind.arguments or kind.options:
+        moment = dict(kind.options).get("at", "before")
+        known = kind.name in KINDS and moment in MOMENTS and set(dict(kind.options)) <= {"at"}
+        if not known or kind.arguments:
             raise OptionError(
                 f"build backend faulty({inner}, {kind})",
                 found=f"no fault is called {kind}",
-                remedy=f"there are {', '.join(KINDS)}",
+                remedy=f"there are {', '.join(KINDS)}, with at={', '.join(MOMENTS)}",
                 everywhere=True,
             )
         if not 0 <= rank < self.size or call < 0 or seconds < 0:
@@ -62,9 +68,12 @@ class FaultyBackend(Backend):
         self._inner = build(inner, context.child("inner"))
         self.support, self.max_count = self._inner.support, self._inner.max_count
         self.checks = self._inner.checks
-        self._kind, self._strikes, self._at = kind.name, self.rank == rank, call
-        self._seconds = seconds
+        self._kind, self._is_struck, self._call = kind.name, self.rank == rank, call
+        self._seconds, self._moment = seconds, moment
         self._calls = 0
+        if self._is_struck and moment == "construction":
+            for _ in self._fault():
+                time.sleep(0.01)
 
     def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
         """Pass on, or fail."""
@@ -125,21 +134,29 @@ class FaultyBackend(Backend):
 
     def _struck(self, operation: Operation, result: torch.Tensor | None) -> Operation:
         self._calls += 1
-        strikes = self._strikes and self._at in (0, self._calls)
-        if strikes and self._kind == "raise":
+        moment = self._moment if self._is_struck and self._call in (0, self._calls) else ""
+        if moment == "before":
+            yield from self._fault()
+        if moment == "inside" and (waits := next(operation, None)) is not None:
+            yield waits
+            yield from self._fault()
+        yield from operation
+        if moment == "after":
+            yield from self._fault()
+        if moment and self._kind == "wrong" and result is not None and result.numel():
+            last_byte = as_bytes(result)[result.element_size() - 1 : result.element_size()]
+            last_byte.bitwise_xor_(torch.tensor([0x40], dtype=torch.uint8))
+
+    def _fault(self) -> Operation:
+        """Do what the kind says; nothing for a wrong result."""
+        if self._kind == "raise":
             raise BackendError(
                 f"call {self._calls} of {self.expression}",
                 found="a fault put there on purpose",
                 remedy="leave faulty(…) out",
             )
-        if strikes and self._kind == "hang":
-            while True:
-                yield "nothing, on purpose"
-        if strikes and self._kind == "late":
-            end = time.monotonic() + self._seconds
-            while time.monotonic() < end:
-                yield "time to pass, on purpose"
-        yield from operation
-        if strikes and self._kind == "wrong" and result is not None and result.numel():
-            last_byte = as_bytes(result)[result.element_size() - 1 : result.element_size()]
-            last_byte.bitwise_xor_(torch.tensor([0x40], dtype=torch.uint8))
+        if self._kind == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        end = time.monotonic() + (self._seconds if self._kind == "late" else 0)
+        while self._kind == "hang" or time.monotonic() < end:
+            yield "nothing, on purpose"

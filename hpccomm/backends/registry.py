@@ -24,6 +24,7 @@ _TABLE: dict[str, str | Builder] = {
     "auto": "hpccomm.backends.select:build_auto",
     "checked": "hpccomm.backends.checked:build_checked",
     "direct": "hpccomm.backends.scheduled:build_direct",
+    "failover": "hpccomm.backends.failover:FailoverBackend",
     "faulty": "hpccomm.backends.faulty:FaultyBackend",
     "gloo": "hpccomm.backends.gloo:GlooBackend",
     "hierarchical": "hpccomm.backends.hierarchical:HierarchicalBackend",

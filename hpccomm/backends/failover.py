@@ -1,0 +1,299 @@
+"""Combinator `failover(a, b, …)`: where a backend fails, all ranks go on with the next one, and redo what failed.
+
+An operation works on a copy. When it has ended, the ranks agree in a small all-reduce, apart from the backends, that it
+went well everywhere, and only then is the result stored; where it did not, the next backend does it again. The ranks
+also compare checksums, so that wrong bits count as a failure: of results that must be equal on all ranks, and of blocks
+with what was sent.
+
+Every operation is polled, `mpi4py` standing for ``mpi4py(deadline=strict)``, so that a backend that does not go on is
+given up after a share of the deadline. Sends and receives have no such agreement; they use the backend that stands.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from hpccomm.algorithms import ALGORITHMS
+from hpccomm.backends.base import Backend, LibraryCall, Operation, offsets
+from hpccomm.backends.c10d import Op
+from hpccomm.backends.context import Context
+from hpccomm.backends.jury import HEARD, Jury, checksum
+from hpccomm.backends.registry import build
+from hpccomm.errors import BackendError, HpccommError, OptionError, UnsupportedError
+from hpccomm.exchange import together
+from hpccomm.expression import Expression
+from hpccomm.watch.patrol import say
+
+Blocks = Sequence[torch.Tensor | None]
+
+
+@dataclass(frozen=True)
+class _Work:
+    """An operation that any of the backends can carry out.
+
+    Attributes:
+        begin: Begins it over a backend, with a result to overwrite.
+        result: The user's.
+        reads: Whether what stands in the result counts.
+        same: Whether all ranks must get the same.
+        sent: What this rank sends to each, where that arrives unchanged.
+        received: Gives what came from each, of a result.
+    """
+
+    begin: Callable[[Backend, torch.Tensor], Operation]
+    result: torch.Tensor
+    reads: bool = False
+    same: bool = False
+    sent: Blocks = ()
+    received: Callable[[torch.Tensor], Blocks] = lambda result: ()
+
+
+class FailoverBackend(Backend):
+    """Several backends, of which one does the work.
+
+    Args:
+        context: The group.
+        backends: The backends, the best first.
+        verify: Whether results are compared.
+        back_after: Seconds after which the first backend is made anew and tried again; 0 for never.
+    """
+
+    def __init__(self, context: Context, *backends: Expression, verify: bool = True, back_after: float = 0.0) -> None:
+        super().__init__(context)
+        if not backends or back_after < 0:
+            raise OptionError(
+                f"build backend failover({', '.join(map(str, backends))}, back_after={back_after:g})",
+                found="a negative time" if backends else "no backend",
+                remedy="give the backends, the best first, and seconds from 0",
+                everywhere=True,
+            )
+        self._asked, self._verifies, self._back_after = backends, verify, back_after
+        self._patience_s = context.timeout_s / (len(backends) + 1)
+        self._calls = self._makings = 0
+        self._goes_back, self._fell_at = False, time.monotonic()
+        self._jury = Jury(context.child("jury"))
+        self._why = ""
+        self._made = [self._make(number) for number in range(len(backends))]
+        self._place = -1
+        self._go_on_with_next(self._why)
+        standing = [backend for backend in self._made if backend is not None]
+        self.support = standing[0].support
+        for backend in standing[1:]:
+            self.support = self.support.joined(backend.support)
+        self.max_count = min(backend.max_count for backend in standing)
+
+    def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
+        """Reduce over all ranks; all must get the same."""
+        return self._carried(_Work(lambda over, out: over.all_reduce(out, op), buffer, reads=True, same=True))
+
+    def broadcast(self, buffer: torch.Tensor, root: int) -> Operation:
+        """Overwrite with the root's; all must get the same."""
+        return self._carried(_Work(lambda over, out: over.broadcast(out, root), buffer, reads=True, same=True))
+
+    def all_gather(self, output: torch.Tensor, source: torch.Tensor, counts: Sequence[int] | None = None) -> Operation:
+        """Collect all ranks' blocks; all must get the same."""
+        return self._carried(_Work(lambda over, out: over.all_gather(out, source, counts), output, same=True))
+
+    def reduce_scatter(
+        self, output: torch.Tensor, source: torch.Tensor, op: Op, counts: Sequence[int] | None = None
+    ) -> Operation:
+        """Reduce over all ranks and keep a block; where results are compared, by an all-reduce of a copy."""
+        if not self._verifies:
+            return self._carried(_Work(lambda over, out: over.reduce_scatter(out, source, op, counts), output))
+        return self._reduce_scatter_compared(output, source, op, counts)
+
+    def _reduce_scatter_compared(
+        self, output: torch.Tensor, source: torch.Tensor, op: Op, counts: Sequence[int] | None
+    ) -> Operation:
+        whole, starts = source.reshape(-1).clone(), offsets(counts or [output.numel()] * self.size)
+        yield from self.all_reduce(whole, op)
+        output.view(-1).copy_(whole[starts[self.rank] : starts[self.rank + 1]])
+
+    def reduce(self, buffer: torch.Tensor, op: Op, root: int) -> Operation:
+        """Reduce to the root; where results are compared, to all ranks."""
+        if self._verifies:
+            return self.all_reduce(buffer, op)
+        return self._carried(_Work(lambda over, out: over.reduce(out, op, root), buffer, reads=True))
+
+    def gather(self, output: torch.Tensor | None, source: torch.Tensor, root: int) -> Operation:
+        """Collect all ranks' blocks on the root."""
+        is_root = output is not None
+        return self._carried(
+            _Work(
+                lambda over, out: over.gather(out if is_root else None, source, root),
+                source.new_empty(0) if output is None else output,
+                sent=self._only(root, source),
+                received=lambda out: list(out.view(self.size, -1)) if is_root else self._only(root, None),
+            )
+        )
+
+    def scatter(self, output: torch.Tensor, source: torch.Tensor | None, root: int) -> Operation:
+        """Give every rank its block of the root's."""
+        return self._carried(
+            _Work(
+                lambda over, out: over.scatter(out, source, root),
+                output,
+                sent=self._only(root, None) if source is None else list(source.view(self.size, -1)),
+                received=lambda out: self._only(root, out),
+            )
+        )
+
+    def all_to_all(
+        self, output: torch.Tensor, source: torch.Tensor, sent: Sequence[int], received: Sequence[int]
+    ) -> Operation:
+        """Exchange a block with each rank."""
+        return self._carried(
+            _Work(
+                lambda over, out: over.all_to_all(out, source, sent, received),
+                output,
+                sent=torch.split(source.view(-1), list(sent)),
+                received=lambda out: torch.split(out.view(-1), list(received)),
+            )
+        )
+
+    def barrier(self) -> Operation:
+        """Wait for all ranks."""
+        return self._carried(_Work(lambda over, out: over.barrier(), torch.empty(0)))
+
+    def send(self, buffer: torch.Tensor, dest: int, tag: int) -> Operation:
+        """Send over the backend that stands."""
+        return self._standing.send(buffer, dest, tag)
+
+    def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
+        """Receive over the backend that stands."""
+        return self._standing.recv(buffer, source, tag)
+
+    def recv_any(self, buffer: torch.Tensor, tag: int, found: list[int]) -> Operation:
+        """Receive over the backend that stands."""
+        return self._standing.recv_any(buffer, tag, found)
+
+    def close(self) -> None:
+        """Close all backends."""
+        for backend in self._made:
+            if backend is not None:
+                backend.close()
+        self._jury.close()
+        super().close()
+
+    @property
+    def _standing(self) -> Backend:
+        backend = self._made[self._place]
+        assert backend is not None
+        return backend
+
+    def _only(self, rank: int, block: torch.Tensor | None) -> Blocks:
+        return [block if other == rank else None for other in range(self.size)]
+
+    def _carried(self, work: _Work) -> Operation:
+        """Try an operation until all ranks agree that it went well."""
+        if self._goes_back:
+            yield from self._return_to_first()
+        while True:
+            self._calls += 1
+            out = work.result.clone() if work.reads else torch.empty_like(work.result)
+            failure = yield from self._tried(work.begin(self._standing, out))
+            failure = yield from self._judged(work, out, failure)
+            if not failure:
+                work.result.copy_(out)
+                return
+            self._go_on_with_next(failure)
+
+    def _tried(self, operation: Operation) -> Generator[str | LibraryCall, None, str]:
+        """Step an operation, and give what went wrong, or an empty text."""
+        beside, end = self.context.beside, time.monotonic() + self._patience_s
+        failure = ""
+        try:
+            for waits in operation:
+                if beside is not None and beside.given_up >= self._calls:
+                    return HEARD
+                if time.monotonic() > end:
+                    failure = f"did not end in {self._patience_s:g} s, waiting for {waits}"
+                    break
+                yield _bounded(waits, end) if isinstance(waits, LibraryCall) else waits
+        except (UnsupportedError, OptionError):  # the same on all ranks, before anything was sent
+            raise
+        except Exception as error:
+            failure = error.summary if isinstance(error, HpccommError) else f"{type(error).__name__}: {error}"
+        finally:
+            operation.close()
+        if failure and beside is not None:
+            beside.give_up(self._calls)
+        return failure
+
+    def _judged(self, work: _Work, out: torch.Tensor, failure: str) -> Generator[str | LibraryCall, None, str]:
+        """Agree with all ranks on what came out, and give what went wrong on any of them."""
+        compares = self._verifies and not failure
+        total = checksum(out) if compares and work.same else 0
+        verdict = yield from self._jury.agree(failure, total, asks=self._would_go_back)
+        self._goes_back = verdict.asked
+        if verdict.failure or not (self._verifies and work.sent):
+            return verdict.failure
+        differs = yield from self._jury.compare(work.sent, work.received(out))
+        return (yield from self._jury.agree(differs)).failure
+
+    @property
+    def _would_go_back(self) -> bool:
+        waited = time.monotonic() - self._fell_at
+        return self._back_after > 0 and self._place > 0 and waited > self._back_after
+
+    def _return_to_first(self) -> Operation:
+        """Make the first backend anew, and use it if that succeeds on all ranks."""
+        made: list[Backend | None] = []
+        yield LibraryCall(lambda _: made.append(self._make(0)), "the first backend to be made anew", bounded=True)
+        self._goes_back, self._fell_at = False, time.monotonic()
+        if made[0] is not None:
+            if (old := self._made[0]) is not None:
+                old.close()
+            before, self._made[0], self._place = self._asked[self._place], made[0], 0
+            self._note(f"from {before} back to {self._asked[0]} after {self._back_after:g} s")
+
+    def _make(self, number: int) -> Backend | None:
+        """Build a backend on channels of its own; collective. None where that failed on some rank."""
+        self._makings += 1
+        name = f"{number} made {self._makings}"
+        try:
+            return together(self.context.exchange, lambda: build(polled(self._asked[number]), self.context.child(name)))
+        except HpccommError as error:
+            self._why = error.summary
+            return None
+
+    def _go_on_with_next(self, why: str) -> None:
+        """Use the next backend that stands, and say so; raise on all ranks where none is left."""
+        former, self._fell_at = self._place, time.monotonic()
+        self._place = next(
+            (n for n in range(former + 1, len(self._made)) if self._made[n] is not None), len(self._made)
+        )
+        if self._place == len(self._made):
+            raise BackendError(
+                f"{self.expression or 'failover(…)'}, call {self._calls}",
+                found=f"no backend is left; the last failed: {why}",
+                remedy="look for what failed first; World.renew makes all of them anew",
+                everywhere=True,
+            )
+        if self._place != 0:
+            self.context.health.broken = True
+            before = self._asked[max(former, 0)]
+            self._note(f"from {before} to {self._asked[self._place]} at call {self._calls}: {why}")
+
+    def _note(self, text: str) -> None:
+        self.notes = [*self.notes, text]
+        if self.rank == 0 and self.size > 1:
+            say(f"{self.context.path or 'failover'}: {text}")
+
+
+def polled(expression: Expression) -> Expression:
+    """Have MPI's collectives go by polled schedules in an expression, so that a stall inside them is seen."""
+    if expression.name in ALGORITHMS:
+        return expression
+    if expression.name == "mpi4py" and not expression.options:
+        return replace(expression, options=(("deadline", "strict"),))
+    return replace(expression, arguments=tuple(polled(one) for one in expression.arguments))
+
+
+def _bounded(call: LibraryCall, end: float) -> LibraryCall:
+    """Give a call no more time than the attempt that makes it."""
+    return LibraryCall(lambda left_s: call.call(min(left_s, end - time.monotonic())), call.what, call.bounded)

@@ -1,0 +1,182 @@
+"""Going on with another backend where one fails: right results on all ranks, or the same error."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+from worlds import COMM, world
+
+import hpccomm
+from hpccomm.errors import BackendError
+
+pytestmark = pytest.mark.mpi(min_size=2)
+
+SIZE, RANK, RANKS = COMM.size, COMM.rank, range(COMM.size)
+LAST = SIZE - 1
+
+
+@pytest.fixture(scope="module", autouse=True)
+def standing() -> Iterator[hpccomm.World]:
+    with world("A" * SIZE, "mpi4py") as made:
+        yield made
+
+
+def group(backend: str, seconds: float = 20.0) -> dist.ProcessGroup:
+    return dist.new_group(backend="hpccomm", pg_options=hpccomm.Options(backend), timeout=timedelta(seconds=seconds))
+
+
+def notes(over: dist.ProcessGroup) -> list[str]:
+    """Give what the group's backend noted, the same on all ranks."""
+    mine = list(over._runner.backend.notes)
+    assert all(found == mine for found in COMM.allgather(mine))
+    return mine
+
+
+def all_reduce(over: dist.ProcessGroup) -> None:
+    tensor = torch.arange(37.0) + RANK
+    dist.all_reduce(tensor, group=over)
+    assert torch.equal(tensor, SIZE * torch.arange(37.0) + sum(RANKS))
+
+
+def broadcast(over: dist.ProcessGroup) -> None:
+    tensor = torch.full((5,), RANK, dtype=torch.int16)
+    dist.broadcast(tensor, LAST, group=over)
+    assert tensor.tolist() == [LAST] * 5
+
+
+def all_gather(over: dist.ProcessGroup) -> None:
+    whole = torch.full((SIZE * 3,), -1.0)
+    whole[3 * RANK : 3 * RANK + 3] = RANK
+    dist.all_gather_into_tensor(whole, whole[3 * RANK : 3 * RANK + 3], group=over)
+    assert whole.tolist() == [float(rank) for rank in RANKS for _ in range(3)]
+
+
+def reduce_scatter(over: dist.ProcessGroup) -> None:
+    output = torch.zeros(2, dtype=torch.bfloat16)
+    dist.reduce_scatter_tensor(output, torch.arange(2.0 * SIZE).bfloat16(), group=over)
+    assert output.tolist() == [SIZE * 2.0 * RANK, SIZE * (2.0 * RANK + 1)]
+
+
+def reduce(over: dist.ProcessGroup) -> None:
+    tensor = torch.full((3,), float(RANK))
+    dist.reduce(tensor, 0, group=over)
+    assert tensor.tolist() == [float(sum(RANKS) if RANK == 0 else RANK)] * 3
+
+
+def gather(over: dist.ProcessGroup) -> None:
+    blocks = [torch.zeros(3) for _ in RANKS] if RANK == LAST else None
+    dist.gather(torch.full((3,), float(RANK)), blocks, LAST, group=over)
+    assert blocks is None or [block[0] for block in blocks] == list(RANKS)
+
+
+def scatter(over: dist.ProcessGroup) -> None:
+    mine = torch.zeros(3)
+    dist.scatter(mine, [torch.full((3,), float(rank)) for rank in RANKS] if RANK == 0 else None, 0, group=over)
+    assert mine.tolist() == [float(RANK)] * 3
+
+
+def all_to_all(over: dist.ProcessGroup) -> None:
+    output = torch.zeros(sum(rank + 1 for rank in RANKS))
+    source = torch.full((SIZE * (RANK + 1),), float(RANK))
+    dist.all_to_all_single(output, source, [rank + 1 for rank in RANKS], [RANK + 1] * SIZE, group=over)
+    assert output.tolist() == [float(rank) for rank in RANKS for _ in range(rank + 1)]
+
+
+def barrier(over: dist.ProcessGroup) -> None:
+    dist.barrier(over)
+
+
+COLLECTIVES = [all_reduce, broadcast, all_gather, reduce_scatter, reduce, gather, scatter, all_to_all]
+
+
+@pytest.mark.parametrize("collective", [*COLLECTIVES, barrier], ids=lambda of: of.__name__)
+@pytest.mark.parametrize("moment", ("before", "inside", "after"))
+def test_the_next_backend_redoes_what_failed(collective: Callable[[dist.ProcessGroup], None], moment: str) -> None:
+    over = group(f"failover(faulty(mpi4py, raise(at={moment}), rank={LAST}, call=2), gloo)")
+    for _ in range(4):
+        collective(over)
+    if moment != "inside" or notes(over):  # what never waits has no inside
+        (note,) = notes(over)
+        assert f"to gloo at call 2: rank {LAST}: " in note
+        assert "on purpose" in note
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES, ids=lambda of: of.__name__)
+def test_wrong_bits_never_get_out(collective: Callable[[dist.ProcessGroup], None]) -> None:
+    for rank in RANKS:
+        over = group(f"failover(faulty(mpi4py, wrong, rank={rank}, call=2), hierarchical(mpi4py, gloo, by=2))")
+        for _ in range(3):
+            collective(over)
+
+
+@pytest.mark.parametrize(("kind", "why"), [("hang", "did not end in 1 s"), ("late, seconds=1.5", "did not end in 1 s")])
+def test_a_backend_that_does_not_go_on_is_left(kind: str, why: str) -> None:
+    over = group(f"failover(faulty(ring(mpi4py), {kind}, call=2, rank=0), gloo)", 3.0)
+    for _ in range(3):
+        all_reduce(over)
+    (note,) = notes(over)
+    assert why in note
+    assert "to gloo at call 2: rank " in note
+
+
+def test_what_is_late_in_time_is_no_failure() -> None:
+    over = group("failover(faulty(mpi4py, late, seconds=0.3, call=2), gloo)")
+    for _ in range(3):
+        all_reduce(over)
+    assert not notes(over)
+
+
+def test_faults_may_follow_each_other_and_leave_none() -> None:
+    over = group("failover(faulty(mpi4py, raise, call=2), faulty(gloo, raise, rank=0, call=1), tree(gloo))")
+    for _ in range(3):
+        all_reduce(over)
+    assert [note.partition(" at call ")[2][:1] for note in notes(over)] == ["2", "3"]
+    last = group("failover(faulty(mpi4py, raise, call=2), faulty(gloo, raise, rank=0, call=2))")
+    all_reduce(last)
+    all_reduce(last)
+    with pytest.raises(BackendError, match="no backend is left; the last failed: rank 0: ") as failed:
+        all_reduce(last)
+    assert len(set(COMM.allgather(str(failed.value)))) == 1
+
+
+def test_a_backend_that_cannot_be_built_is_passed_over() -> None:
+    over = group(f"failover(faulty(mpi4py, raise(at=construction), rank={LAST}), gloo)")
+    all_reduce(over)
+    (note,) = notes(over)
+    assert "on purpose" in note
+    with pytest.raises(BackendError, match="no backend is left"):
+        group("failover(faulty(mpi4py, raise(at=construction)), faulty(gloo, raise(at=construction)))")
+    dist.barrier()
+
+
+def test_the_first_backend_is_tried_again() -> None:
+    over = group("failover(faulty(mpi4py, raise, call=2), gloo, back_after=0.2)")
+    for _ in itertools.takewhile(lambda _: len(notes(over)) < 2, range(100_000)):
+        all_reduce(over)
+    assert "from gloo back to faulty(mpi4py" in notes(over)[1]
+    all_reduce(over)
+
+
+def test_results_that_are_not_compared_are_still_agreed_upon() -> None:
+    over = group("failover(faulty(mpi4py, raise, call=3), gloo, verify=false)")
+    for collective in COLLECTIVES:
+        collective(over)
+    (note,) = notes(over)
+    assert " at call 3: " in note
+
+
+def test_messages_use_the_backend_that_stands() -> None:
+    over = group("failover(faulty(mpi4py, raise, call=1), gloo)")
+    all_reduce(over)
+    if RANK == 0:
+        dist.send(torch.ones(3), 1, group=over)
+    elif RANK == 1:
+        tensor = torch.zeros(3)
+        dist.recv(tensor, 0, group=over)
+        assert tensor.tolist() == [1.0] * 3
+    dist.barrier()
