@@ -13,16 +13,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
-from hpccomm.algorithms import ALGORITHMS
 from hpccomm.backends.base import Backend, LibraryCall, Operation, offsets
 from hpccomm.backends.c10d import Op
 from hpccomm.backends.context import Context
 from hpccomm.backends.jury import HEARD, Jury, checksum
 from hpccomm.backends.registry import build
+from hpccomm.backends.strict import polled
 from hpccomm.errors import BackendError, HpccommError, OptionError, UnsupportedError
 from hpccomm.exchange import together
 from hpccomm.expression import Expression
@@ -205,15 +205,18 @@ class FailoverBackend(Backend):
     def _tried(self, operation: Operation) -> Generator[str | LibraryCall, None, str]:
         """Step an operation, and give what went wrong, or an empty text."""
         beside, end = self.context.beside, time.monotonic() + self._patience_s
-        failure = ""
+        failure, errors = "", list[Exception]()
         try:
             for waits in operation:
                 if beside is not None and beside.given_up >= self._calls:
                     return HEARD
+                yield _within(end, waits, errors) if isinstance(waits, LibraryCall) else waits
                 if time.monotonic() > end:
-                    failure = f"did not end in {self._patience_s:g} s, waiting for {waits}"
+                    what = waits.what if isinstance(waits, LibraryCall) else waits
+                    failure = f"did not end in {self._patience_s:g} s, waiting for {what}"
                     break
-                yield _bounded(waits, end) if isinstance(waits, LibraryCall) else waits
+                if errors:
+                    raise errors[0]
         except (UnsupportedError, OptionError):  # the same on all ranks, before anything was sent
             raise
         except Exception as error:
@@ -285,15 +288,13 @@ class FailoverBackend(Backend):
             say(f"{self.context.path or 'failover'}: {text}")
 
 
-def polled(expression: Expression) -> Expression:
-    """Have MPI's collectives go by polled schedules in an expression, so that a stall inside them is seen."""
-    if expression.name in ALGORITHMS:
-        return expression
-    if expression.name == "mpi4py" and not expression.options:
-        return replace(expression, options=(("deadline", "strict"),))
-    return replace(expression, arguments=tuple(polled(one) for one in expression.arguments))
+def _within(end: float, call: LibraryCall, errors: list[Exception]) -> LibraryCall:
+    """Give a call no more time than the attempt that makes it, and keep its errors for the attempt to find."""
 
+    def make(left_s: float) -> None:
+        try:
+            call.call(max(min(left_s, end - time.monotonic()), 0.001))
+        except Exception as error:
+            errors.append(error)
 
-def _bounded(call: LibraryCall, end: float) -> LibraryCall:
-    """Give a call no more time than the attempt that makes it."""
-    return LibraryCall(lambda left_s: call.call(min(left_s, end - time.monotonic())), call.what, call.bounded)
+    return LibraryCall(make, call.what, call.bounded)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -12,6 +12,7 @@ import torch.distributed as dist
 from worlds import COMM, world
 
 import hpccomm
+from exact import COLLECTIVES, Check, all_reduce, barrier
 from hpccomm.errors import BackendError
 
 pytestmark = pytest.mark.mpi(min_size=2)
@@ -37,66 +38,9 @@ def notes(over: dist.ProcessGroup) -> list[str]:
     return mine
 
 
-def all_reduce(over: dist.ProcessGroup) -> None:
-    tensor = torch.arange(37.0) + RANK
-    dist.all_reduce(tensor, group=over)
-    assert torch.equal(tensor, SIZE * torch.arange(37.0) + sum(RANKS))
-
-
-def broadcast(over: dist.ProcessGroup) -> None:
-    tensor = torch.full((5,), RANK, dtype=torch.int16)
-    dist.broadcast(tensor, LAST, group=over)
-    assert tensor.tolist() == [LAST] * 5
-
-
-def all_gather(over: dist.ProcessGroup) -> None:
-    whole = torch.full((SIZE * 3,), -1.0)
-    whole[3 * RANK : 3 * RANK + 3] = RANK
-    dist.all_gather_into_tensor(whole, whole[3 * RANK : 3 * RANK + 3], group=over)
-    assert whole.tolist() == [float(rank) for rank in RANKS for _ in range(3)]
-
-
-def reduce_scatter(over: dist.ProcessGroup) -> None:
-    output = torch.zeros(2, dtype=torch.bfloat16)
-    dist.reduce_scatter_tensor(output, torch.arange(2.0 * SIZE).bfloat16(), group=over)
-    assert output.tolist() == [SIZE * 2.0 * RANK, SIZE * (2.0 * RANK + 1)]
-
-
-def reduce(over: dist.ProcessGroup) -> None:
-    tensor = torch.full((3,), float(RANK))
-    dist.reduce(tensor, 0, group=over)
-    assert tensor.tolist() == [float(sum(RANKS) if RANK == 0 else RANK)] * 3
-
-
-def gather(over: dist.ProcessGroup) -> None:
-    blocks = [torch.zeros(3) for _ in RANKS] if RANK == LAST else None
-    dist.gather(torch.full((3,), float(RANK)), blocks, LAST, group=over)
-    assert blocks is None or [block[0] for block in blocks] == list(RANKS)
-
-
-def scatter(over: dist.ProcessGroup) -> None:
-    mine = torch.zeros(3)
-    dist.scatter(mine, [torch.full((3,), float(rank)) for rank in RANKS] if RANK == 0 else None, 0, group=over)
-    assert mine.tolist() == [float(RANK)] * 3
-
-
-def all_to_all(over: dist.ProcessGroup) -> None:
-    output = torch.zeros(sum(rank + 1 for rank in RANKS))
-    source = torch.full((SIZE * (RANK + 1),), float(RANK))
-    dist.all_to_all_single(output, source, [rank + 1 for rank in RANKS], [RANK + 1] * SIZE, group=over)
-    assert output.tolist() == [float(rank) for rank in RANKS for _ in range(rank + 1)]
-
-
-def barrier(over: dist.ProcessGroup) -> None:
-    dist.barrier(over)
-
-
-COLLECTIVES = [all_reduce, broadcast, all_gather, reduce_scatter, reduce, gather, scatter, all_to_all]
-
-
 @pytest.mark.parametrize("collective", [*COLLECTIVES, barrier], ids=lambda of: of.__name__)
 @pytest.mark.parametrize("moment", ("before", "inside", "after"))
-def test_the_next_backend_redoes_what_failed(collective: Callable[[dist.ProcessGroup], None], moment: str) -> None:
+def test_the_next_backend_redoes_what_failed(collective: Check, moment: str) -> None:
     over = group(f"failover(faulty(mpi4py, raise(at={moment}), rank={LAST}, call=2), gloo)")
     for _ in range(4):
         collective(over)
@@ -107,7 +51,7 @@ def test_the_next_backend_redoes_what_failed(collective: Callable[[dist.ProcessG
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES, ids=lambda of: of.__name__)
-def test_wrong_bits_never_get_out(collective: Callable[[dist.ProcessGroup], None]) -> None:
+def test_wrong_bits_never_get_out(collective: Check) -> None:
     for rank in RANKS:
         over = group(f"failover(faulty(mpi4py, wrong, rank={rank}, call=2), hierarchical(mpi4py, gloo, by=2))")
         for _ in range(3):
