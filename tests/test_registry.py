@@ -52,7 +52,7 @@ def test_a_new_backend_is_one_class_and_one_line(alone: None, context: Context) 
     backend = registry.build(parse("faulty(hierarchical(alone, alone), late, rank=0, seconds=0.01)"), context)
     tensor = torch.ones(3)
     waited = list(backend.all_reduce(tensor, torch.distributed.ReduceOp.SUM))
-    assert set(waited) == {"time to pass, on purpose"}
+    assert set(waited) == {"nothing, on purpose"}
     assert backend.expression == "faulty(hierarchical(alone, alone), late, rank=0, seconds=0.01)"
     backend.close()
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from harness import Job, Mpi, known_mpis
 
 RANKS = 4
-BACKENDS = ("mpi4py", "hierarchical(mpi4py, gloo)")
+BACKENDS = ("mpi4py", "hierarchical(mpi4py, gloo)", "failover(mpi4py, gloo)")
 MOMENTS = ("init", "barrier", "small", "large")
 WORK = Path(__file__).with_name("work.py")
 START_S = 90.0  # for a job's start on a machine that does much else
