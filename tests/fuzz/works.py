@@ -1,0 +1,34 @@
+"""What a call returned, and how it is waited for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+LONG = timedelta(seconds=10)
+
+
+def works(returned: Any) -> list[Any]:
+    """Give the works of a call; none where torch has waited already."""
+    if returned is None:
+        return []
+    return list(returned) if isinstance(returned, Sequence) else [returned]
+
+
+def wait(work: Any, way: str) -> None:
+    """Wait for the end of an operation.
+
+    Args:
+        work: The operation.
+        way: ``wait``, ``timeout``, ``poll`` or ``future``.
+    """
+    if way == "poll" and hasattr(work, "is_completed"):
+        while not work.is_completed():
+            os.sched_yield()
+    if way == "future" and hasattr(work, "get_future"):
+        work.get_future().wait()
+    if way == "timeout" and hasattr(work, "is_completed"):
+        work.wait(LONG)
+    work.wait()
