@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from hpccomm.backends.bare import Group, has_backend_class
 from hpccomm.backends.c10d import Backend, BarrierOptions, Op, ProcessGroup, ReduceOp, Work
 from hpccomm.backends.layout import refuse_overlap
 from hpccomm.backends.reduction import Factor
@@ -254,24 +255,19 @@ class HpccommBackend(Collectives, Backend):  # type: ignore[misc]
         _alive.append(self)
 
 
-class HpccommProcessGroup(Collectives, ProcessGroup):  # type: ignore[misc]
+class HpccommProcessGroup(Collectives, Group):  # type: ignore[misc]
     """A whole group over one hpccomm backend."""
 
     def __init__(self, runner: Runner, devices: Sequence[str]) -> None:
-        ProcessGroup.__init__(self, runner.backend.rank, runner.backend.size)  # type: ignore[call-arg]
+        Group.__init__(self, runner.backend.rank, runner.backend.size)
         self._runner = runner
+        self._devices = [torch.device(device) for device in devices]
         _alive.append(self)
         if has_backend_class():
             inside = HpccommBackend(runner)
             self._set_default_backend(ProcessGroup.BackendType.CUSTOM)
-            for device in devices:
-                self._register_backend(torch.device(device), ProcessGroup.BackendType.CUSTOM, inside)
-
-
-def has_backend_class() -> bool:
-    """Tell whether this torch lets Python subclass its Backend, and calls the subclass from C++."""
-    version = torch.__version__.split(".")
-    return (int(version[0]), int(version[1])) >= (2, 14)
+            for device in self._devices:
+                self._register_backend(device, ProcessGroup.BackendType.CUSTOM, inside)
 
 
 def _listed(tensors: Any) -> Sequence[torch.Tensor]:

@@ -15,10 +15,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from hpccomm.backends.bare import has_backend_class
 from hpccomm.backends.base import Backend
 from hpccomm.backends.c10d import Store
 from hpccomm.backends.context import Context
-from hpccomm.backends.process_group import NAME, HpccommBackend, HpccommProcessGroup, has_backend_class
+from hpccomm.backends.process_group import NAME, HpccommBackend, HpccommProcessGroup
 from hpccomm.backends.registry import build
 from hpccomm.backends.runner import Runner
 from hpccomm.bootstrap.agreement import agreed
