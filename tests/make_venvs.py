@@ -1,7 +1,8 @@
 """Make the virtual environments that the tests run in; what stands complete is kept.
 
 ``.venv`` holds hpccomm (editable) with torch, Open MPI and the tools; ``.venv-mpich`` holds only MPICH and
-borrows everything else from the first, so that torch is installed once. Needs nothing but Python.
+borrows everything else from the first, so that torch is installed once. ``--intel`` makes ``.venv-intel`` too, with
+Intel MPI in the same way. Needs nothing but Python.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,12 +24,14 @@ STAMP = "complete.stamp"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Make both environments."""
+    """Make the environments."""
     options = parse(arguments)
-    first, overlay = options.folder / ".venv", options.folder / ".venv-mpich"
+    first = options.folder / ".venv"
     wanted = [describe(options.python), options.torch or "any torch", requirements(), str(ROOT)]
     make(first, wanted, lambda: make_first(first, options.python, options.torch))
-    make(overlay, [*wanted, str(first)], lambda: make_overlay(overlay, options.python, first))
+    for mpi in ("mpich", "intel") if options.intel else ("mpich",):
+        overlay = options.folder / f".venv-{mpi}"
+        make(overlay, [*wanted, str(first)], partial(make_overlay, overlay, options.python, first, mpi))
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -35,7 +39,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--python", default=sys.executable, help="interpreter to build on (default: this one)")
     parser.add_argument("--torch", metavar="REQUIREMENT", help="which torch, e.g. 'torch==2.13.0' (default: newest)")
-    parser.add_argument("--folder", type=Path, default=ROOT, help="where the two go (default: the checkout)")
+    parser.add_argument("--folder", type=Path, default=ROOT, help="where they go (default: the checkout)")
+    parser.add_argument("--intel", action="store_true", help="make .venv-intel too, with which the tests run then")
     options = parser.parse_args(arguments)
     options.folder = options.folder.resolve()
     return options
@@ -61,11 +66,11 @@ def make_first(venv: Path, python: str, torch: str | None) -> None:
     install(interpreter(venv), interpreter(venv), "--editable", f"{ROOT}[{EXTRAS}]", *([torch] if torch else []))
 
 
-def make_overlay(venv: Path, python: str, first: Path) -> None:
-    """Install MPICH alone; mpi4py, borrowed from `first`, looks for its MPI in the running venv first."""
+def make_overlay(venv: Path, python: str, first: Path, mpi: str) -> None:
+    """Install the MPI of an extra alone; mpi4py, borrowed from `first`, looks for its MPI in the running venv first."""
     run(python, "-m", "venv", "--without-pip", str(venv))
-    mpich = settings()["options.extras_require"]["mpich"].splitlines()
-    install(interpreter(first), interpreter(venv), *filter(None, mpich))
+    packages = settings()["options.extras_require"][mpi].splitlines()
+    install(interpreter(first), interpreter(venv), *filter(None, packages))
     borrow = f"import site; site.addsitedir({str(site_packages(first))!r})\n"
     (site_packages(venv) / "first.pth").write_text(borrow)
 
