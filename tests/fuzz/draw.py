@@ -36,6 +36,8 @@ EXPRESSIONS = (
     "hierarchical(ring(mpi4py), gloo, by=2)",
     "hierarchical(mpi4py(deadline=strict), hierarchical(gloo, tree(mpi4py), by=1))",
     "checked(hierarchical(mpi4py, hierarchical(gloo, mpi4py, by=2), by=1))",
+    "failover(mpi4py, gloo)",
+    "failover(hierarchical(mpi4py, gloo), gloo, verify=false)",
 )
 DTYPES = (*FLOATS, *FLOAT8, *INTEGERS, torch.bool, *COMPLEX)
 ALL_OPS = (*OPS, ReduceOp.PREMUL_SUM)
