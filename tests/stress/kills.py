@@ -43,7 +43,7 @@ def play(one: Round) -> Outcome:
     delay = draw.uniform(0, INIT_S if moment == "init" else 1.0)
     outcome = Outcome(f"{one.mpi.name} {way} in {moment}", f"rank {rank} in {backend} after {delay:.2f} s")
     end = () if way == "kill" else (rank, int(way[-1]), delay)
-    with one.job(moment, backend, seconds=5.0, end=end) as job:
+    with one.job(moment, backend, seconds=20.0, end=end) as job:
         process = process_of(job, rank)
         ready = process is not None and (moment == "init" or begun(job))
         time.sleep(delay)

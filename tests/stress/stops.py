@@ -44,7 +44,7 @@ def play(one: Round) -> Outcome:
     kind = "pause" if goes_on else "stop"
     what = f"{kind} rank {rank} in {backend} after {delay:.2f} s" + (f" for {pause:.2f} s" if goes_on else "")
     outcome = Outcome(f"{one.mpi.name} {kind} in {moment}", what)
-    with one.job(moment, backend, seconds=3.0) as job:
+    with one.job(moment, backend, seconds=6.0) as job:
         process = process_of(job, rank)
         ready = process is not None and (moment == "init" or begun(job))
         time.sleep(delay)
