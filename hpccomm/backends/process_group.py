@@ -282,5 +282,5 @@ def _operator(options: Any) -> tuple[Op, Factor]:
     if options is None:
         return ReduceOp.SUM, None
     asked = getattr(options, "reduceOp", options)
-    op = _OPS[int(getattr(asked, "op", asked))]
+    op = _OPS[hash(asked)]  # its number, whether it is a bare one or one with a factor
     return op, asked.__getstate__()[1] if op is ReduceOp.PREMUL_SUM else None
