@@ -20,6 +20,7 @@ from test_bench_report import environment
 
 TIMES = Times(5, 1000.0, 500.0, 2000.0, 2500.0, 3000.0, 40.0)
 GOOD = Cell("ring(a, by=2)", State.MEASURED, TIMES, 0, algorithm="ring", wire_bytes=10**6)
+FELL = replace(GOOD, fell_back=("from a to b at call 1", "from b to c at call 2"))
 WRONG = Cell("b", State.WRONG, wrong=7, error='7 wrong,\n"quoted"')
 DROPPED = Cell("b", State.DROPPED, error="failed before")
 SUM = Table(COLLECTIVES["all_reduce"], 4, "float32", "sum", "in")
@@ -31,7 +32,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 
 def test_results_have_all_columns_and_right_numbers() -> None:
-    good, wrong = results(Row(10**6, (GOOD, WRONG)), SUM)
+    good, wrong = results(Row(10**6, (FELL, WRONG)), SUM)
     assert tuple(good) == tuple(wrong) == COLUMNS
     assert good == {
         "collective": "all_reduce",
@@ -55,6 +56,7 @@ def test_results_have_all_columns_and_right_numbers() -> None:
         "wire_GBps_per_node": 1.0,
         "wrong": 0,
         "error": None,
+        "fell_back": "from a to b at call 1; from b to c at call 2",
     }
     known = {**SUM.what, "backend": "b", "size_bytes": 10**6, "wrong": 7, "error": WRONG.error}
     assert wrong == dict.fromkeys(COLUMNS) | known

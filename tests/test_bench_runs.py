@@ -133,6 +133,19 @@ def test_broken_backends_have_no_number_and_others_are_complete(mpi: Mpi, tmp_pa
     assert "WRONG: A faulty(mpi4py, wrong) at 4 B, 16 B, 64 B" in result.stdout
 
 
+def test_every_row_shows_the_backend_that_was_fallen_back_to(mpi: Mpi, tmp_path: Path) -> None:
+    path, backend = tmp_path / "out.json", "failover(faulty(mpi4py, raise, call=12), gloo)"
+    result = bench(mpi, 2, "-b", "4", "-e", "64", "-n", "5", "--json", str(path), "--backend", backend, "gloo")
+    assert result.returncode == 0, result
+    found = by_backend(path)
+    assert [one["fell_back"] for one in found["gloo"]] == [None] * 3
+    texts = [one["fell_back"] for one in found[backend]]
+    assert texts[0] is None
+    assert texts[1] == texts[2]
+    assert "from faulty(mpi4py, raise, call=12) to gloo at call 12: rank 1: " in texts[2]
+    assert result.stdout.count(" fell back: from ") == 2, result
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [(("-q",), "unrecognized arguments: -q"), (("--backend", "ring(gloo"), "ends where ',' or ')' is expected")],

@@ -285,7 +285,7 @@ class FailoverBackend(Backend):
     def _note(self, text: str) -> None:
         self.notes = [*self.notes, text]
         if self.rank == 0 and self.size > 1:
-            say(f"{self.context.path or 'failover'}: {text}")
+            say(f"failover {text}")
 
 
 def _within(end: float, call: LibraryCall, errors: list[Exception]) -> LibraryCall:

@@ -47,6 +47,7 @@ def definitions(collectives: Iterable[Collective], ranks: int) -> dict[str, obje
         "wire": {one.name: wire(one) for one in found},
         "wrong": "elements that are not what they must be, over all ranks, before and after the timed calls; of a "
         "barrier, the calls that a rank left before another one of its host had come",
+        "fell_back": "of failover(...): which backend was left for which, until the end of this row",
     }
 
 

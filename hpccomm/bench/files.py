@@ -40,6 +40,7 @@ COLUMNS = (
     "wire_GBps_per_node",
     "wrong",
     "error",
+    "fell_back",
 )
 
 
@@ -69,6 +70,7 @@ def _of_cell(size: int, cell: Cell, factor: float | None) -> dict[str, Any]:
         "wire_GBps_per_node": rated and cell.wire_bytes and rate_gbps(cell.wire_bytes, rated),
         "wrong": cell.wrong,
         "error": cell.error,
+        "fell_back": "; ".join(cell.fell_back) or None,
     }
 
 

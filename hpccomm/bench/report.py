@@ -8,7 +8,7 @@ from itertools import groupby
 from hpccomm.bench import definitions
 from hpccomm.bench.environment import Environment
 from hpccomm.bench.layout import REPS, Layout
-from hpccomm.bench.rows import Row, State
+from hpccomm.bench.rows import Cell, Row, State
 from hpccomm.bench.tables import Table
 from hpccomm.bench.text import field, note, strong
 from hpccomm.topology.grouping import count
@@ -60,7 +60,7 @@ def head(table: Table, layout: Layout, notes: Sequence[str] = ()) -> list[str]:
 
 
 def row_lines(row: Row, layout: Layout, *, before: Sequence[Row] = ()) -> list[str]:
-    """Give a row, and below it what went wrong there and in none of the rows before."""
+    """Give a row, and below it what went wrong there and in none of the rows before, and who fell back to what."""
     reps = "-" if row.iterations is None else str(row.iterations)
     line = f"{format_bytes(row.size_bytes):>{layout.size_width}} {reps:>{REPS}}"
     line += "".join(f" {layout.figures(cell, row)}" for cell in row.cells)
@@ -69,6 +69,7 @@ def row_lines(row: Row, layout: Layout, *, before: Sequence[Row] = ()) -> list[s
         for cell in row.cells
         if cell.state in (State.WRONG, State.FAILED) and not _has(before, cell.backend, cell.state)
     ]
+    notes += [f"{layout.name(cell.backend)} fell back: {text}" for cell in row.cells for text in _falls(cell, before)]
     return [line, *(part for text in notes for part in note(text))]
 
 
@@ -121,6 +122,14 @@ def _failures(rows: Sequence[Row], layout: Layout) -> list[str]:
             if sizes:
                 found.append(f"{state.value.upper()}: {layout.name(backend)} at {', '.join(sizes)}")
     return found
+
+
+def _falls(cell: Cell, before: Sequence[Row]) -> list[str]:
+    """Give the falls since the rows before in full, else only where the last one led."""
+    known = max(
+        (len(other.fell_back) for row in before for other in row.cells if other.backend == cell.backend), default=0
+    )
+    return list(cell.fell_back[known:]) or [text.partition(" at call ")[0] for text in cell.fell_back[-1:]]
 
 
 def _has(rows: Sequence[Row], backend: str, state: State) -> bool:

@@ -29,6 +29,7 @@ class Cell:
         error: What went wrong, for all states but MEASURED.
         algorithm: Name of the schedule that it runs; None where a library chooses.
         wire_bytes: Bytes that leave a node, for hierarchies.
+        fell_back: Each change of the backend that carries the operations, so far, in words.
     """
 
     backend: str
@@ -38,6 +39,7 @@ class Cell:
     error: str | None = None
     algorithm: str | None = None
     wire_bytes: int | None = None
+    fell_back: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

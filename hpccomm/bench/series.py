@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -90,6 +90,9 @@ class Series:
         for candidate in left:
             if cells[candidate.expression].state is State.FAILED:
                 candidate.dropped = f"failed at {text}: {cells[candidate.expression].error}"
+        for candidate in left:
+            if notes := tuple(candidate.group._runner.backend.notes):
+                cells[candidate.expression] = replace(cells[candidate.expression], fell_back=notes)
         return Row(size, tuple(known.noted(cells[name], size) for name, known in self._facts.items()))
 
     def _publish(self, row: Row) -> None:
