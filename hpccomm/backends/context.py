@@ -37,6 +37,10 @@ class Beside(Protocol):
         """Tell the other ranks that this one has given up what they call by a number; it may get lost."""
         ...
 
+    def note(self, text: str) -> None:
+        """Put a note into the group's record."""
+        ...
+
     def find_sender(self, tag: int, timeout_s: float) -> int | None:
         """Wait for a message to this rank, and give the rank that sent it, or None where the group has died."""
         ...

@@ -1,12 +1,11 @@
 """Combinator `failover(a, b, …)`: where a backend fails, all ranks go on with the next one, and redo what failed.
 
 An operation works on a copy. When it has ended, the ranks agree in a small all-reduce, apart from the backends, that it
-went well everywhere, and only then is the result stored; where it did not, the next backend does it again. The ranks
-also compare checksums, so that wrong bits count as a failure: of results that must be equal on all ranks, and of blocks
-with what was sent.
+went well everywhere, and only then is the result stored; where it did not, the next backend does it again. They also
+compare checksums: of results that must be equal on all ranks, and of blocks with what was sent.
 
-Every operation is polled, `mpi4py` standing for ``mpi4py(deadline=strict)``, so that a backend that does not go on is
-given up after a share of the deadline. Sends and receives have no such agreement; they use the backend that stands.
+Operations are polled, `mpi4py` standing for ``mpi4py(deadline=strict)``, and given up after a share of the deadline.
+Sends and receives have no such agreement; they use the backend that stands.
 """
 
 from __future__ import annotations
@@ -204,8 +203,7 @@ class FailoverBackend(Backend):
 
     def _tried(self, operation: Operation) -> Generator[str | LibraryCall, None, str]:
         """Step an operation, and give what went wrong, or an empty text."""
-        beside, end = self.context.beside, time.monotonic() + self._patience_s
-        failure, errors = "", list[Exception]()
+        beside, end, failure, errors = self.context.beside, time.monotonic() + self._patience_s, "", list[Exception]()
         try:
             for waits in operation:
                 if beside is not None and beside.given_up >= self._calls:
@@ -284,6 +282,8 @@ class FailoverBackend(Backend):
 
     def _note(self, text: str) -> None:
         self.notes = [*self.notes, text]
+        if (beside := self.context.beside) is not None:
+            beside.note(f"failover {text}")
         if self.rank == 0 and self.size > 1:
             say(f"failover {text}")
 

@@ -33,6 +33,12 @@ class GroupBeside:
             with suppress(OSError, ValueError):
                 inquiry.channel.tell({"group": log.key, "gave_up": number}, others)
 
+    def note(self, text: str) -> None:
+        """Put a note into the group's record."""
+        log = self._log
+        if log is not None:
+            log.notes.append(text)
+
     def find_sender(self, tag: int, timeout_s: float) -> int | None:
         """Wait for a message to this rank, and give the rank that sent it, or None where the group has died."""
         log, inquiry = self._log, vigil.inquiry

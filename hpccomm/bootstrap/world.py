@@ -143,6 +143,11 @@ class World:
         """Whether more ranks than usable cores share this host."""
         return self._boot.crowded
 
+    @property
+    def fell_back(self) -> tuple[str, ...]:
+        """Each change from one backend to another that `failover` has made in `group`."""
+        return tuple(self.group._runner.backend.notes)  # type: ignore[attr-defined]
+
     def __str__(self) -> str:
         boot = self._boot
         return (

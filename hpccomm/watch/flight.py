@@ -106,6 +106,7 @@ class GroupLog:
         exchanges: The point-to-point operations under way.
         messages: How many sends to and receives from each rank of the group were posted with each tag.
         given_up: The highest number that another rank has given up, as the group's backend counts.
+        notes: What its backend had to say, such as that it fell back to another one.
         why_dead: Why the group takes no operation any more, or None.
         died_at: The collective that it died at; earlier ones may still end well here. 0 for all.
         overdue: Whether it died of a deadline.
@@ -122,6 +123,7 @@ class GroupLog:
         self.exchanges: set[Entry] = set()
         self.messages: Counter[tuple[str, int, int]] = Counter()
         self.given_up = 0
+        self.notes: list[str] = []
         self.why_dead: str | None = None
         self.died_at = 0
         self.overdue = self.heard = False
@@ -175,6 +177,7 @@ class GroupLog:
             "expression": self.expression,
             "ranks": list(self.ranks),
             "started": self.started,
+            "notes": self.notes,
             "operations": [entry.as_data() for entry in self.last()],
         }
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 import torch
@@ -112,6 +114,16 @@ def test_results_that_are_not_compared_are_still_agreed_upon() -> None:
         collective(over)
     (note,) = notes(over)
     assert " at call 3: " in note
+
+
+def test_the_record_says_so(tmp_path: Path, standing: hpccomm.World) -> None:
+    over = group("failover(faulty(mpi4py, raise, call=1), gloo)")
+    all_reduce(over)
+    file = standing.write_flight_record(tmp_path)
+    assert file is not None
+    (noted,) = [found["notes"] for found in json.loads(file.read_text())["groups"] if found["notes"]]
+    assert noted == [f"failover {note}" for note in notes(over)]
+    assert standing.fell_back == ()
 
 
 def test_messages_use_the_backend_that_stands() -> None:
