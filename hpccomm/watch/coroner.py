@@ -59,17 +59,21 @@ def main(inherited: str, host: str, launcher: str, *watched: str) -> None:
     pids = {int(rank): int(pid) for rank, _, pid in (one.partition(":") for one in watched)}
     ears = socket.socket(fileno=int(inherited))
     ears.setblocking(False)
-    alive, gone = _opened(pids)
+    gone: list[int] = []
+    alive, order = _opened(pids, gone), select.epoll()
+    for descriptor in (*alive, ears.fileno()):
+        order.register(descriptor, select.EPOLLIN)
     told = _heard(ears)
-    while not gone - told and not told >= pids.keys() and ALL not in told:
-        gone |= _ended(alive, ears)
+    while told >= set(gone) and not told >= pids.keys() and ALL not in told:
+        gone += _ended(alive, order)
         told |= _heard(ears)
     if gone:
         time.sleep(_AFTER_S)
-        named = sorted(gone - told - _heard(ears))
-        words = ", ".join(f"rank {rank} on {host} (process {pids[rank]})" for rank in named)
-        if words:
-            os.write(voice, f"hpccomm: {words} ended without a word\n".encode())
+        told |= _heard(ears)
+        first = next((rank for rank in gone if rank not in told), None)
+        if first is not None and ALL not in told:
+            words = f"rank {first} on {host} (process {pids[first]}) ended without a word"
+            os.write(voice, f"hpccomm: {words}\n".encode())
 
 
 def _parent_of(pid: int) -> int:
@@ -90,23 +94,26 @@ def _voice_of(launcher: int) -> int:
         return 2
 
 
-def _opened(pids: Mapping[int, int]) -> tuple[dict[int, int], set[int]]:
-    """Give descriptors of the processes with their ranks, and the ranks of those that are gone already."""
-    alive, gone = {}, set()
+def _opened(pids: Mapping[int, int], gone: list[int]) -> dict[int, int]:
+    """Give descriptors of the processes with their ranks, and add the ranks of those that are gone already."""
+    alive = {}
     for rank, pid in pids.items():
         try:
             alive[os.pidfd_open(pid)] = rank
         except OSError:
-            gone.add(rank)
-    return alive, gone
+            gone.append(rank)
+    return alive
 
 
-def _ended(alive: dict[int, int], ears: socket.socket) -> set[int]:
-    """Wait for something to happen, and give the ranks whose processes have ended."""
-    poll = select.poll()
-    for descriptor in (*alive, ears.fileno()):
-        poll.register(descriptor, select.POLLIN)
-    return {alive.pop(descriptor) for descriptor, _ in poll.poll() if descriptor in alive}
+def _ended(alive: dict[int, int], order: select.epoll) -> list[int]:
+    """Wait for something to happen, and give the ranks whose processes have ended, in the order in which they did.
+
+    The kernel queues what becomes ready; a launcher that kills the others at once comes after the one that died.
+    """
+    found = [descriptor for descriptor, _ in order.poll() if descriptor in alive]
+    for descriptor in found:
+        order.unregister(descriptor)
+    return [alive.pop(descriptor) for descriptor in found]
 
 
 def _heard(ears: socket.socket) -> set[int]:
