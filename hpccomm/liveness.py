@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -53,6 +54,17 @@ def _own_space() -> str:
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         namespace = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - no path, a name
     return f"{boot_id} {namespace}"
+
+
+def was_left_behind(parents: Collection[str]) -> bool:
+    """Tell whether the parent has ended, so that the first process of all has taken this one in.
+
+    Args:
+        parents: Names of programs that may be the first process and this one's true parent.
+    """
+    with suppress(OSError):
+        return os.getppid() == 1 and Path("/proc/1/comm").read_text().strip() not in parents
+    return False
 
 
 def start_time(pid: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -80,3 +81,25 @@ def test_ranks_may_leave_without_closing_and_exits_be_caught(mpi: Mpi) -> None:
     assert not result.timed_out, result
     assert not result.leftovers, result
     assert result.stdout.splitlines() == ["sum 2", "sum 2"], result
+
+
+LEFT_BEHIND = """if True:
+    import os, time
+    while os.getppid() == int(os.environ["PARENT"]):
+        time.sleep(0.01)
+    if os.getppid() == 1:
+        import hpccomm
+        hpccomm.init(timeout_s=60)
+    print("went on")
+"""
+
+
+def test_a_rank_whose_launcher_was_killed_before_it_started_ends_at_once(one_mpi: Mpi) -> None:
+    """Open MPI's library would look for its launcher for some seconds."""
+    env = {**one_mpi.environment(), "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1"}
+    script = 'PARENT=$$ "$0" -c "$1" & sleep 0.5'
+    command = ["sh", "-c", script, one_mpi.python, LEFT_BEHIND]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    if "went on" in done.stdout:
+        pytest.skip("the first process does not take in what others leave behind")
+    assert "the launcher is gone, so this rank ends too" in done.stderr

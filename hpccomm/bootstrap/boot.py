@@ -154,7 +154,7 @@ def enter(environ: Mapping[str, str]) -> None:
     rank = environ.get(row.rank, "")
     guard.install(int(rank) if rank.isdecimal() else 0)
     guard.abort = guard.abort or mpi.abort_before_start(row, environ)
-    vigil.begin(launched=row is not ALONE)
+    vigil.begin(row)
 
 
 def boot(environ: Mapping[str, str], *, timeout_s: float, port: int = 0, joined: Joined | None = None) -> Boot:

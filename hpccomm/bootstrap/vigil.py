@@ -21,7 +21,8 @@ from typing import Any, NoReturn
 from hpccomm.bootstrap.abort import guard
 from hpccomm.errors import DeadlineError
 from hpccomm.exchange import Exchange
-from hpccomm.launch import Launcher
+from hpccomm.launch import ALONE, Launcher
+from hpccomm.liveness import was_left_behind
 from hpccomm.watch.channel import Channel, Peer
 from hpccomm.watch.coroner import ALL, summon, tell
 from hpccomm.watch.deaths import Deaths
@@ -47,14 +48,17 @@ class Vigil:
         self._job = ""
         self._folder: Path | None = None
 
-    def begin(self, *, launched: bool) -> None:
+    def begin(self, launcher: Launcher) -> None:
         """Start the watchdog, once, and have it told of this rank's failure.
 
         Args:
-            launched: Whether a launcher started this process, so that it must not outlive its parent.
+            launcher: What started this process, which must not outlive it.
         """
         guard.on_end = self.on_end
         if self._watchdog is None:
+            launched = launcher is not ALONE
+            if launcher.parents and was_left_behind(launcher.parents):
+                _end_orphan()
             signals = SignalPipe([signal.SIGTERM, signal.SIGUSR2])
             self._watchdog = Watchdog(signals, self._on_signal, _end_orphan if launched else None)
 

@@ -29,6 +29,7 @@ class Launcher:
         offers: What it joins ranks by, of `PMI` and `PMIX`; None: an option decides, the variables show it.
         ask_pmix: Where an option decides: the command that asks for PMIx.
         ask_pmi: Where an option decides: the command that asks for PMI.
+        parents: Names of the programs whose children ranks are, where a rank may outlive them.
         uses_mpi: False: the ranks meet in a torch store, MPI has no part.
     """
 
@@ -43,6 +44,7 @@ class Launcher:
     offers: frozenset[str] | None = frozenset()
     ask_pmix: str = ""
     ask_pmi: str = ""
+    parents: frozenset[str] = frozenset()
     uses_mpi: bool = True
 
     def __str__(self) -> str:
@@ -72,6 +74,7 @@ OPEN_MPI_4 = Launcher(
     local_rank="OMPI_COMM_WORLD_LOCAL_RANK",
     local_size="OMPI_COMM_WORLD_LOCAL_SIZE",
     offers=frozenset({PMIX}),
+    parents=frozenset({"mpirun", "mpiexec", "orterun", "orted", "prterun", "prted"}),
 )
 OPEN_MPI_5 = replace(OPEN_MPI_4, name="Open MPI 5's mpirun", marks=(*OPEN_MPI_4.marks, "PRTE_LAUNCHED"))
 
