@@ -158,6 +158,8 @@ class Inquiry:
         where, process = self.places[rank], self.places[rank].process
         if answer is REFUSED:
             return f"on {where.host} has ended (process {process.pid})"
+        if answer is None and process.is_visible:  # `_seen` has found it running
+            return f"on {where.host} runs, but is too busy to answer"
         if answer is None:
             return f"on {where.host} does not answer: it is stopped, or its host cannot be reached"
         if answer.get("unknown"):
