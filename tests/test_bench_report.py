@@ -9,13 +9,14 @@ import pytest
 
 from hpccomm.bench import report
 from hpccomm.bench.collectives import COLLECTIVES
-from hpccomm.bench.environment import Environment, hosts, placement
+from hpccomm.bench.environment import Environment
 from hpccomm.bench.layout import Layout, format_rate
 from hpccomm.bench.metrics import Times
 from hpccomm.bench.rows import Cell, Row, State
 from hpccomm.bench.tables import Table
 from hpccomm.bench.text import plain, strong
 from hpccomm.topology import Topology
+from hpccomm.topology.cores import hosts, placement
 
 HIERARCHY = "hierarchical(mpi4py, gloo, by=4)"
 SIZES = (4, 1024, 65536, 1 << 20)
