@@ -182,7 +182,7 @@ def boot(environ: Mapping[str, str], *, timeout_s: float, port: int = 0, joined:
     apart = joined is not None and launch.launcher is ALONE
     quiet = quiet_s(environ)
     communicator = None if apart else mpi.start(launch, environ, timeout_s=timeout_s, quiet_s=quiet)
-    exchange, store = _first_exchange(launch, communicator, joined, timeout_s, quiet)
+    exchange, store = first_exchange(launch, communicator, joined, timeout_s, quiet)
     guard.rank, guard.size = exchange.rank, exchange.size
     shared = mpi.shared_memory_leader(communicator) if communicator is not None else None
     cores = frozenset(os.sched_getaffinity(0))
@@ -232,7 +232,7 @@ def _describe_from(processes: Sequence[Process]) -> Describe:
     return describe
 
 
-def _first_exchange(
+def first_exchange(
     launch: Launch, communicator: Any, joined: Joined | None, timeout_s: float, quiet_s: float
 ) -> tuple[Exchange, Store | None]:
     """Reach the other ranks over MPI, over torch's own store, or be alone; give torch's store if there is one."""

@@ -83,7 +83,7 @@ def _initialise(mpi: Any) -> None:
     Where the library's own function is not found, mpi4py's is called.
     """
     granted = ctypes.c_int()
-    for library in _loaded_mpi_libraries():
+    for library in loaded_libraries():
         with suppress(OSError, AttributeError):
             init = ctypes.CDLL(library).MPI_Init_thread
             if init(None, None, int(mpi.THREAD_MULTIPLE), ctypes.byref(granted)) == 0 and mpi.Is_initialized():
@@ -92,7 +92,7 @@ def _initialise(mpi: Any) -> None:
         mpi.Init_thread(mpi.THREAD_MULTIPLE)
 
 
-def _loaded_mpi_libraries() -> list[str]:
+def loaded_libraries() -> list[str]:
     """List the files of MPI libraries that this process has loaded."""
     with suppress(OSError):
         lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
