@@ -1,1 +1,1 @@
-"""What is wrong with a job or a machine: ``python -m hpccomm.doctor``. One file a check; none needs torch or MPI."""
+"""What is wrong with a set-up, a job or a machine: ``python -m hpccomm.doctor``. One file a check."""

@@ -1,22 +1,37 @@
-"""The command line: ``python -m hpccomm.doctor --flight DIR``; one option a check."""
+"""The command line: ``python -m hpccomm.doctor``, and ``--flight DIR`` for the records of a job that failed."""
 
 from __future__ import annotations
 
 import argparse
 import io
+import json
 import os
+import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from rich.console import Console
 
+from hpccomm.bench.screen import Progress
+from hpccomm.bench.terminal import is_terminal
 from hpccomm.doctor import flight, flight_records, flight_report
 from hpccomm.errors import HpccommError
 
 _PROGRAM = "python -m hpccomm.doctor"
-_WIDTH = 120  # of text that goes to no terminal
-_EPILOG = "Exit status: 0 if nothing is wrong, 1 if something is, 2 if it could not be checked."
+_WIDTH, _WIDEST = 80, 100  # of a report on the set-up
+_FLIGHT_WIDTH = 120  # of one on flight records that goes to no terminal
+_DESCRIPTION = """
+Say what is wrong with this set-up: versions, launcher, MPI, network, cores, limits, shared memory, GPUs, Slurm, and
+whether the ranks come together and add right. Start it as the program is started (mpirun -np 4 python -m
+hpccomm.doctor, srun ..., or alone); rank 0 reports for all, with what differs between hosts marked.
+"""
+_EPILOG = """
+Exit status: 0 if all is well (there may be notes), 1 if there are warnings (it works, but slowly, or not for long), 2
+if there are errors, or the arguments do not fit. With --flight: 0 if nothing diverges, 1 if something does, 2 if that
+could not be found out.
+"""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -26,10 +41,16 @@ def main(argv: Sequence[str]) -> int:
         argv: Arguments after ``python -m hpccomm.doctor``.
 
     Returns:
-        Exit status: 0 if nothing is wrong, 1 if something is, 2 for arguments or input that do not fit.
+        Exit status: as the help says.
     """
-    parser = _parser()
-    options = parser.parse_args(argv)
+    from hpccomm.doctor.look import start
+
+    is_first = not start(os.environ).rank
+    with (
+        redirect_stdout(sys.stdout if is_first else io.StringIO()),
+        redirect_stderr(sys.stderr if is_first else io.StringIO()),
+    ):
+        options = _parser().parse_args(argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # names may hold any character
     try:
@@ -38,12 +59,19 @@ def main(argv: Sequence[str]) -> int:
     except HpccommError as error:
         print(f"{_PROGRAM}: {error}", file=sys.stderr)
         return 2
-    parser.print_usage(sys.stderr)
-    return 2
+    return _set_up(timeout_s=options.timeout, as_json=options.json)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=_PROGRAM, description="Say what is wrong.", epilog=_EPILOG)
+    parser = argparse.ArgumentParser(prog=_PROGRAM, description=_DESCRIPTION, epilog=_EPILOG)
+    parser.add_argument("--json", action="store_true", help="write all that was seen and found as JSON")
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=60.0,
+        metavar="S",
+        help="seconds for each thing that the ranks do together (60)",
+    )
     parser.add_argument(
         "--flight",
         type=Path,
@@ -53,10 +81,19 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < 1e6:
+        raise ValueError(text)
+    return seconds
+
+
 def _console() -> Console:
     """Write to standard output, as plain text of a fixed width where that is no terminal."""
-    is_terminal = sys.stdout.isatty()
-    width = None if is_terminal else _WIDTH
+    return _console_of(is_terminal=sys.stdout.isatty(), width=None if sys.stdout.isatty() else _FLIGHT_WIDTH)
+
+
+def _console_of(*, is_terminal: bool, width: int | None) -> Console:
     return Console(force_terminal=is_terminal, width=width, highlight=False, markup=False, emoji=False)
 
 
@@ -67,6 +104,32 @@ def _flight(folder: Path, console: Console) -> int:
     return int(bool(found.missing) or any(finding.diverges for finding in findings))
 
 
+def _set_up(*, timeout_s: float, as_json: bool) -> int:
+    from hpccomm.doctor.examine import entries, examine
+    from hpccomm.doctor.finding import worst
+    from hpccomm.doctor.look import start
+    from hpccomm.doctor.report import in_short, report
+
+    begun = start(os.environ)
+    has_launcher = bool(begun.launcher.offers or begun.size > 1)
+    progress = Progress(enabled=not begun.rank and is_terminal(2, has_launcher=has_launcher))
+    examined = examine(os.environ, timeout_s=timeout_s, progress=progress)
+    if examined.speaks and as_json:
+        print(json.dumps(entries(examined), indent=1))
+    elif examined.speaks:
+        shows = is_terminal(1, has_launcher=has_launcher)
+        width = min(shutil.get_terminal_size((_WIDTH, 0)).columns, _WIDEST) if shows and not has_launcher else _WIDTH
+        console = _console_of(is_terminal=shows and not os.environ.get("NO_COLOR"), width=width)
+        with console.capture() as written:
+            console.print(report(examined.case, examined.findings))
+        print("\n".join(line.rstrip() for line in written.get().splitlines()))
+    elif examined.leads_host and not as_json:
+        print(in_short(examined.case, examined.findings), end="")
+    sys.stdout.flush()
+    examined.supervisor.release(failed=bool(examined.case.trial.errors), speaks=examined.speaks)
+    return int(worst(examined.findings)) if examined.speaks else 0
+
+
 if __name__ == "__main__":
     try:
         status = main(sys.argv[1:])
@@ -74,4 +137,4 @@ if __name__ == "__main__":
     except BrokenPipeError:  # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 1
-    sys.exit(status)
+    os._exit(status)  # a check that hangs has a thread, which an interpreter that goes down might wait for

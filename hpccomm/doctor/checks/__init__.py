@@ -1,0 +1,37 @@
+"""The checks, in the order in which they are shown: a file each, none of which knows another."""
+
+from hpccomm.doctor.checks import (
+    attach,
+    cores,
+    gpus,
+    interfaces,
+    libraries,
+    limits,
+    memory,
+    names,
+    ports,
+    slurm,
+    software,
+    trial,
+)
+from hpccomm.doctor.checks.check import Check, Line
+
+CHECKS: tuple[Check, ...] = tuple(
+    module.CHECK
+    for module in (
+        trial,
+        software,
+        libraries,
+        gpus,
+        slurm,
+        ports,
+        names,
+        interfaces,
+        cores,
+        limits,
+        memory,
+        attach,
+    )
+)
+
+__all__ = ["CHECKS", "Check", "Line"]

@@ -1,0 +1,129 @@
+"""Network interfaces: which address the hosts reach each other by, and which ones mislead MPI."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from hpccomm import network
+from hpccomm.doctor.case import Case, Facts, Host
+from hpccomm.doctor.checks.check import Check, Line
+from hpccomm.doctor.finding import Finding, Severity
+from hpccomm.errors import HpccommError
+from hpccomm.network import Interface
+from hpccomm.topology.grouping import listed
+
+_NET = Path("/sys/class/net")
+_OPEN_MPI = ("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_btl_tcp_if_exclude")
+
+
+def look(environ: Mapping[str, str]) -> dict[str, Any]:
+    """List the interfaces and their addresses."""
+    found = network.interfaces()
+    settings = {name: environ[name] for name in (*_OPEN_MPI, "HPCCOMM_INTERFACE") if environ.get(name)}
+    return {"interfaces": [asdict(one) for one in found], "bridges": bridges(), "settings": settings}
+
+
+def bridges() -> list[str]:
+    """Name the bridges that no card of this host is plugged into: those of containers and virtual machines."""
+    found = []
+    for folder in sorted(_NET.iterdir()) if _NET.is_dir() else ():
+        with suppress(OSError):
+            ports = [port.name for port in (folder / "brif").iterdir()]
+            if not any((_NET / port / "device").exists() for port in ports):
+                found.append(folder.name)
+    return found
+
+
+def kept_off(environ: Mapping[str, str], found: Sequence[str]) -> dict[str, str]:
+    """Give the setting that keeps Open MPI off bridges, unless the user set what it may use.
+
+    Open MPI takes two hosts' bridges of one address for a network that joins the hosts, and waits there for ever.
+    """
+    if not found or any(environ.get(name) for name in _OPEN_MPI):
+        return {}
+    return {_OPEN_MPI[1]: ",".join(["127.0.0.0/8", *found])}
+
+
+def judge(case: Case) -> Iterator[Finding]:
+    """An address on two hosts, of those addresses that other hosts can reach, misleads what pairs them."""
+    seen = case.of_hosts("interfaces")
+    holders: dict[str, list[tuple[Host, str]]] = {}
+    for host, facts in seen:
+        for one in facts["interfaces"]:
+            if one["is_up"] and _joins_hosts(one):
+                holders.setdefault(one["address"], []).append((host, one["name"]))
+    for address, where in holders.items():
+        if len({id(host) for host, _ in where}) > 1:
+            yield _twice(case, address, where)
+
+
+def _twice(case: Case, address: str, where: Sequence[tuple[Host, str]]) -> Finding:
+    settings = case.of_hosts("interfaces")[0][1]["settings"]
+    is_open_mpi = any("Open MPI" in host.sights[0].facts.get("libraries", {}).get("mpi", "") for host in case.hosts)
+    is_settled = any(name in settings for name in _OPEN_MPI)
+    subnet = chosen_subnet(case)
+    kept = f"; the doctor kept it off {listed(list(case.trial.kept_off))}" if case.trial.kept_off else ""
+    shown = listed([f"{host.name} ({name})" for host, name in where])
+    return Finding(
+        Severity.NOTE if is_settled else Severity.ERROR if is_open_mpi else Severity.WARNING,
+        "interfaces",
+        f"{address} is an address of {len(where)} hosts: {shown}",
+        found="a bridge of containers or virtual machines joins no hosts. hpccomm and Gloo in it never take such an "
+        f"address; Open MPI takes it for a network, and may wait there for ever{kept}",
+        remedy="it is kept off by what is set already" if is_settled else "name the network that joins the hosts",
+        setting="" if is_settled else f"export {_OPEN_MPI[0]}={subnet or 'the subnet that joins the hosts'}",
+    )
+
+
+def chosen(case: Case) -> dict[str, str]:
+    """Give the address by which each host is reached, by host name; empty where none can be chosen."""
+    if case.trial.addresses:
+        return {host.name: case.trial.addresses[host.sights[0].rank] for host in case.hosts}
+    seen = case.of_hosts("interfaces")
+    candidates = [[Interface(**one) for one in facts["interfaces"]] for _, facts in seen]
+    wanted = seen[0][1]["settings"].get("HPCCOMM_INTERFACE") if seen else None
+    with suppress(HpccommError):
+        picked = network.select(candidates, wanted) if candidates else ()
+        return {host.name: one.address for (host, _), one in zip(seen, picked, strict=True)}
+    return {}
+
+
+def chosen_subnet(case: Case) -> str:
+    """Give the subnet of the first host's chosen address; empty where there is none."""
+    addresses = chosen(case)
+    for host, facts in case.of_hosts("interfaces")[:1]:
+        for one in facts["interfaces"]:
+            if one["address"] == addresses.get(host.name):
+                return str(Interface(**one).subnet)
+    return ""
+
+
+def show(facts: Facts) -> Iterator[Line]:
+    """List what may join hosts, and what was chosen."""
+    shown = [
+        f"{one['name']} {one['address']}/{one['prefix']}{_remarks(one, facts)}"
+        for one in sorted(facts["interfaces"], key=lambda one: bool(one["address"] != facts["chosen"]))
+        if one["address"] == facts["chosen"] or _joins_hosts(one)
+    ]
+    yield Line("interfaces", listed(shown, limit=4) or "none", is_own=True)
+
+
+def _joins_hosts(interface: Facts) -> bool:
+    return not (interface["is_loopback"] or ipaddress.ip_address(interface["address"]).is_link_local)
+
+
+def _remarks(interface: Facts, facts: Facts) -> str:
+    remarks = {
+        " (chosen)": interface["address"] == facts["chosen"],
+        " (down)": not interface["is_up"],
+        " (a bridge of containers)": interface["name"] in facts["bridges"],
+    }
+    return "".join(remark for remark, holds in remarks.items() if holds)
+
+
+CHECK = Check("interfaces", look, judge, show)
