@@ -289,7 +289,7 @@ def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_command(tmp_path: Path) -> None:
-    ran = doctor()
+    ran = doctor("--flight")
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr.startswith("usage: python -m hpccomm.doctor")
     ran = doctor("--flight", str(tmp_path / "none"))

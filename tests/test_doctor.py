@@ -1,0 +1,148 @@
+"""The doctor on one host: it says that all is well, or names what is broken, and it ends whatever hangs or crashes."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import Job, Mpi, Result, known_mpis, run_job
+from outcomes import assert_success
+
+DOCTOR = ["-m", "hpccomm.doctor"]
+JOB_S = 200.0
+WITHOUT_ATTACH = str(Path(__file__).with_name("programs") / "without_attach.py")
+
+
+def alone(mpi: Mpi, *options: str, env: Mapping[str, str] | None = None) -> Result:
+    """Run the doctor without a launcher."""
+    environment = mpi.environment() | dict(env or {})
+    return Job([mpi.python, *DOCTOR, *options], env=environment).wait(JOB_S)
+
+
+def findings(result: Result, status: int) -> dict[str, dict[str, Any]]:
+    """Give what the doctor found, as JSON, by check; each check has one finding at most."""
+    assert result.returncode == status, result
+    assert not result.timed_out, result
+    assert not result.leftovers, result
+    told = json.loads(result.stdout)
+    assert told["status"] == status, result
+    found = {one["check"]: one for one in told["findings"] if one["severity"] != "note"}
+    assert len(found) == sum(one["severity"] != "note" for one in told["findings"]), result
+    return found
+
+
+def assert_readable(result: Result, most_lines: int) -> None:
+    """See that a report fits the screen."""
+    lines = result.stdout.splitlines()
+    assert len(lines) <= most_lines, result
+    assert max(map(len, lines)) <= 80, result
+
+
+def script(folder: Path, name: str, text: str) -> Path:
+    """Write a program, and give its folder."""
+    file = folder / name
+    file.write_text(text)
+    file.chmod(0o755)
+    return folder
+
+
+def test_all_is_well_alone(one_mpi: Mpi) -> None:
+    result = alone(one_mpi, "--json")
+    assert findings(result, 0) == {}
+    told = json.loads(result.stdout)
+    assert told["verdict"] == "all well"
+    assert set(told["trial"]["times"]) == {"mpi4py", "gloo"}
+    assert told["ranks"][0]["facts"]["attach"]["answer"] == "yes"
+
+
+def test_all_is_well_on_four_ranks(mpi: Mpi) -> None:
+    result = run_job(mpi, 4, [mpi.python, *DOCTOR], timeout_s=JOB_S)
+    assert_success(result)
+    assert_readable(result, 50)
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith(f"4 ranks on 1 node: {socket.gethostname()} 0-3, started by")
+    assert lines[-1].startswith("all well"), result
+    assert "over hierarchical(mpi4py, gloo, by=2)" in result.stdout
+    assert f"{'Open MPI' if mpi.is_open_mpi else 'MPICH'} 5" in result.stdout
+
+
+def test_mixed_mpis_are_told_once(mpi: Mpi) -> None:
+    others = [other for other in known_mpis() if other.is_open_mpi != mpi.is_open_mpi and not other.missing]
+    if not others:
+        pytest.skip("needs Open MPI and one of MPICH's relatives")
+    result = run_job(mpi, 2, [others[0].python, *DOCTOR], timeout_s=JOB_S)
+    assert result.returncode == 2, result
+    assert not result.leftovers, result
+    assert result.stdout.count("ERROR") == 1, result
+    assert result.stdout.count("not well: 1 error\n") == 1, result
+    assert "installed together with" in result.stdout, result
+    assert result.stdout.count("/dev/shm  ") == 1, "what can be seen is shown all the same"
+
+
+def test_several_faults_are_told_at_once(one_mpi: Mpi) -> None:
+    if Path("/dev/nvidia0").exists():
+        pytest.skip("there is a GPU")
+    command = [sys.executable, WITHOUT_ATTACH, one_mpi.python, *DOCTOR, "--json"]
+    bound = ["taskset", "-c", str(min(os.sched_getaffinity(0))), *one_mpi.command(4, command)]
+    env = {"CUDA_VISIBLE_DEVICES": "0", "HPCCOMM_INTERFACE": "no7"}
+    found = findings(Job(bound, env=one_mpi.environment() | env).wait(JOB_S), 2)
+    assert "HPCCOMM_INTERFACE=no7" in found["world"]["what"]
+    assert "not asked for" in found["world"]["found"]
+    assert "CUDA is expected but absent" in found["gpus"]["what"]
+    assert found["gpus"]["found"].startswith("CUDA_VISIBLE_DEVICES=0; torch ")
+    assert "may not read each other's memory" in found["attach"]["what"]
+    assert "Operation not permitted" in found["attach"]["found"]
+    if (os.cpu_count() or 1) > 1:
+        assert found["cores"]["what"] == f"4 ranks share 1 core of {socket.gethostname()}"
+
+
+def test_port_that_is_taken_and_tool_that_hangs(one_mpi: Mpi, tmp_path: Path) -> None:
+    tools = script(tmp_path, "mpirun", "#!/bin/sh\nexec sleep 1000\n")
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        port = str(server.getsockname()[1])
+        path = f"{tools}{os.pathsep}{one_mpi.environment()['PATH']}"
+        env = {"HPCCOMM_STORE_PORT": port, "PATH": path}
+        found = findings(alone(one_mpi, "--json", env=env), 2)
+    assert port in found["ports"]["what"]
+    assert f"process {os.getpid()} " in found["ports"]["found"]
+    assert found["ports"]["setting"] == "unset HPCCOMM_STORE_PORT"
+    assert "mpirun --version did not end within 5 s" in found["software"]["found"]
+    assert set(found) == {"ports", "software"}
+
+
+def test_crash_is_a_finding(one_mpi: Mpi, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("import os, sys\nprint('overheated', file=sys.stderr)\nos.abort()\n")
+    env = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{one_mpi.environment()['PYTHONPATH']}", "PYTHONFAULTHANDLER": ""}
+    found = findings(alone(one_mpi, "--json", env=env), 2)
+    assert found["import"]["what"] == "the step import crashed"
+    assert "SIGABRT" in found["import"]["found"]
+    assert "overheated" in found["import"]["found"]
+
+
+def test_rank_that_never_comes_does_not_hold_the_doctor(one_mpi: Mpi) -> None:
+    both = replace(one_mpi, options=("-np", "1", one_mpi.python, *DOCTOR, "--timeout", "2", "--json", ":"))
+    begun = time.monotonic()
+    result = Job(both.command(1, ["sleep", "1000"]), env=both.environment()).wait(JOB_S)
+    assert time.monotonic() - begun < JOB_S / 2, result
+    told = json.loads(result.stdout)
+    assert any(one["check"] == "join" and one["severity"] == "error" for one in told["findings"]), result
+    assert told["trial"]["joined"] is False
+    assert result.returncode != 0, result
+    assert not result.leftovers, result
+
+
+@pytest.mark.parametrize("options", [["--timeout", "0"], ["--timeout", "x"], ["--nonsense"]])
+def test_arguments_that_do_not_fit(one_mpi: Mpi, options: Sequence[str]) -> None:
+    result = alone(one_mpi, *options)
+    assert result.returncode == 2, result
+    assert "usage: python -m hpccomm.doctor" in result.stderr
