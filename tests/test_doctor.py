@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -120,25 +119,22 @@ def test_port_that_is_taken_and_tool_that_hangs(one_mpi: Mpi, tmp_path: Path) ->
     assert set(found) == {"ports", "software"}
 
 
-def test_crash_is_a_finding(one_mpi: Mpi, tmp_path: Path) -> None:
+def test_ranks_that_crash_hold_nobody_and_are_told_once(mpi: Mpi, tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("import os, sys\nprint('overheated', file=sys.stderr)\nos.abort()\n")
-    env = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{one_mpi.environment()['PYTHONPATH']}", "PYTHONFAULTHANDLER": ""}
-    found = findings(alone(one_mpi, "--json", env=env), 2)
-    assert found["import"]["what"] == "the step import crashed"
-    assert "SIGABRT" in found["import"]["found"]
-    assert "overheated" in found["import"]["found"]
-
-
-def test_rank_that_never_comes_does_not_hold_the_doctor(one_mpi: Mpi) -> None:
-    both = replace(one_mpi, options=("-np", "1", one_mpi.python, *DOCTOR, "--timeout", "2", "--json", ":"))
-    begun = time.monotonic()
-    result = Job(both.command(1, ["sleep", "1000"]), env=both.environment()).wait(JOB_S)
-    assert time.monotonic() - begun < JOB_S / 2, result
-    told = json.loads(result.stdout)
-    assert any(one["check"] == "join" and one["severity"] == "error" for one in told["findings"]), result
-    assert told["trial"]["joined"] is False
-    assert result.returncode != 0, result
+    path = f"{tmp_path}{os.pathsep}{mpi.environment()['PYTHONPATH']}"
+    broken = ["env", f"PYTHONPATH={path}", "PYTHONFAULTHANDLER="]
+    doctor = [mpi.python, *DOCTOR, "--timeout", "1", "--json"]
+    job = replace(mpi, options=("-np", "1", *doctor, ":"))
+    result = Job(job.command(2, [*broken, *doctor]), env=mpi.environment()).wait(JOB_S)
+    assert not result.timed_out, result
     assert not result.leftovers, result
+    assert result.returncode != 0, result
+    assert result.stderr.count("the step import crashed: it ended by SIGABRT") == 1, result
+    assert result.stderr.count("overheated") == 1, result
+    told = json.loads(result.stdout)
+    assert (told["verdict"], told["status"]) == ("error", 2), result
+    assert (told["trial"]["joined"], told["trial"]["size"]) == (False, 3), result
+    assert [one["what"] for one in told["findings"] if one["check"] == "join"], result
 
 
 @pytest.mark.parametrize("options", [["--timeout", "0"], ["--timeout", "x"], ["--nonsense"]])

@@ -108,6 +108,7 @@ def _set_up(*, timeout_s: float, as_json: bool) -> int:
     from hpccomm.doctor.examine import entries, examine
     from hpccomm.doctor.finding import worst
     from hpccomm.doctor.look import start
+    from hpccomm.doctor.once import say_once
     from hpccomm.doctor.report import in_short, report
 
     begun = start(os.environ)
@@ -123,10 +124,10 @@ def _set_up(*, timeout_s: float, as_json: bool) -> int:
         with console.capture() as written:
             console.print(report(examined.case, examined.findings))
         print("\n".join(line.rstrip() for line in written.get().splitlines()))
-    elif examined.leads_host and not as_json:
-        print(in_short(examined.case, examined.findings), end="")
+    elif not examined.is_heard:
+        say_once(in_short(examined.case, examined.findings, leads_host=examined.leads_host))
     sys.stdout.flush()
-    examined.supervisor.release(failed=bool(examined.case.trial.errors), speaks=examined.speaks)
+    examined.supervisor.release(speaks=examined.speaks)
     return int(worst(examined.findings)) if examined.speaks else 0
 
 

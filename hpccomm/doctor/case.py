@@ -49,7 +49,7 @@ class Trial:
         backend: The world's backend.
         addresses: Each rank's address that the others reach; empty where none was chosen.
         times: Microseconds of a small all_reduce by backend.
-        errors: What failed: ``stage``, ``what``, ``found``, ``remedy``.
+        errors: What failed: ``stage``, ``what``, ``found``, ``remedy``, and ``everywhere`` where all ranks know it.
         kept_off: Interfaces of this host that Open MPI was kept off, so that the doctor could ask the other hosts.
         said: What the libraries wrote to standard error.
     """

@@ -31,6 +31,7 @@ class Examined:
         case: What is known, of all ranks on the first one where they were joined.
         findings: What is wrong, the worst first.
         speaks: Whether this rank reports for all.
+        is_heard: Whether the first rank knows what this one saw.
         leads_host: Whether this is the first rank of another host than the first rank's.
         supervisor: The trial, which is to be released once the report is out.
     """
@@ -38,6 +39,7 @@ class Examined:
     case: Case
     findings: Sequence[Finding]
     speaks: bool
+    is_heard: bool
     leads_host: bool
     supervisor: Supervisor
 
@@ -63,8 +65,8 @@ def examine(environ: Mapping[str, str], *, timeout_s: float, progress: Progress)
     progress.clear()
     case = _case(sight, supervisor, begun, off)
     rank = supervisor.heard.rank if supervisor.heard.rank is not None else begun.rank
-    leads = not supervisor.heard.gathered and bool(rank) and begun.local_rank == 0
-    return Examined(case, judge(case), not rank, leads, supervisor)
+    leads = bool(rank) and begun.local_rank == 0
+    return Examined(case, judge(case), not rank, supervisor.heard.gathered, leads, supervisor)
 
 
 @contextmanager
@@ -85,7 +87,7 @@ def _taking_signals() -> Iterator[None]:
 def _case(sight: Sight, supervisor: Supervisor, begun: Start, off: Mapping[str, str]) -> Case:
     heard = supervisor.heard
     own = replace(sight, facts={**sight.facts, **({"libraries": heard.libraries} if heard.libraries else {})})
-    sights = [Sight(**one) for one in heard.sights] or [own]
+    sights = [Sight(**{name: one[name] for name in vars(own) if name in one}) for one in heard.sights] or [own]
     trial = Trial(
         size=heard.size or begun.size,
         joined=heard.rank is not None,

@@ -10,8 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from hpccomm.doctor.case import Case
-from hpccomm.doctor.checks import CHECKS, Line
+from hpccomm.doctor.case import Case, Facts
+from hpccomm.doctor.checks import CHECKS, Check, Line
 from hpccomm.doctor.checks.interfaces import chosen
 from hpccomm.doctor.finding import Finding, Severity, worst
 from hpccomm.topology.grouping import count, listed
@@ -41,7 +41,8 @@ def headline(case: Case) -> str:
     trial = case.trial
     ranks = trial.topology or f"{count(trial.size, 'rank')}, {'joined' if trial.joined else 'not joined'}"
     started = "started alone" if trial.launcher == "none" else f"started by {trial.launcher}"
-    unheard = "" if len(case.sights) == trial.size else f"; {case.hosts[0].name} alone was looked at"
+    heard = case.sights[0]
+    unheard = "" if len(case.sights) == trial.size else f"; only rank {heard.rank} on {heard.host} is heard"
     return f"{ranks}, {started}{unheard}"
 
 
@@ -55,17 +56,24 @@ def verdict(findings: Sequence[Finding]) -> str:
     return f"not well: {' and '.join(words)}"
 
 
-def in_short(case: Case, findings: Sequence[Finding]) -> str:
-    """Give the findings on one host whose ranks could not reach the first one, which reports what all have."""
-    shown = [finding for finding in findings if finding.severity > Severity.NOTE and finding.check not in _OF_ALL]
-    of_trial = {(error["what"], error["found"]) for error in case.trial.errors}
-    lines = [
-        f"{case.hosts[0].name}: {finding.severity.name} {finding.what}: {finding.found} -> "
+def in_short(case: Case, findings: Sequence[Finding], *, leads_host: bool) -> list[str]:
+    """Give in a line each what a rank found that the first one does not hear of.
+
+    Args:
+        case: What this rank knows.
+        findings: What it found.
+        leads_host: Whether it speaks for its host too, and not only of what failed on itself.
+    """
+    sight = case.sights[0]
+    known = {error["what"] for error in case.trial.errors if error.get("everywhere")}
+    own = {error["what"] for error in case.trial.errors} - known
+    return [
+        f"{finding.severity.name} on {sight.host}: {finding.what}: {finding.found} -> "
         f"{finding.setting or finding.remedy}"
-        for finding in shown
-        if (finding.what, finding.found) not in of_trial
+        for finding in findings
+        if finding.severity > Severity.NOTE
+        if finding.what in own or (leads_host and finding.what not in known and finding.check not in _OF_ALL)
     ]
-    return "\n".join(lines)
 
 
 _OF_ALL = ("trial", "slurm", "ports")  # checks of what all hosts have alike
@@ -77,13 +85,21 @@ def _merged(case: Case) -> Iterator[tuple[str, dict[str, list[str]], bool]]:
     addresses = chosen(case)
     for check in CHECKS:
         for host, facts in case.of_hosts(check.name):
-            for line in check.show({**facts, "chosen": addresses.get(host.name, "")}):
+            for line in _shown(check, {**facts, "chosen": addresses.get(host.name, "")}):
                 values, _ = found.setdefault(line.label, ({}, line.is_own))
                 values.setdefault(line.text, []).append(host.name)
     for line in _of_trial(case):
         found.setdefault(line.label, ({}, True))[0][line.text] = []
     for label, (values, is_own) in found.items():
         yield label, values, is_own
+
+
+def _shown(check: Check, facts: Facts) -> list[Line]:
+    """Give what a check shows; another version of it may have looked on another host."""
+    try:
+        return list(check.show(facts))
+    except (KeyError, TypeError, ValueError) as error:
+        return [Line(check.name, f"cannot be shown: {type(error).__name__} {error}")]
 
 
 def _of_trial(case: Case) -> Iterator[Line]:

@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from hpccomm.bench.screen import Progress
 from hpccomm.doctor.case import Sight
+from hpccomm.doctor.trial import GRACE_S
 
 _START_S = 60.0  # until the child says its first word
 _END_S = 60.0  # from the word to leave to the end, for which MPI waits for all ranks
@@ -71,6 +72,7 @@ class Supervisor:
     ) -> None:
         self.heard = Heard()
         self._progress = progress
+        self._timeout_s = timeout_s
         self._late_s = 0.0 if is_first else _LATE_S
         self._stage, self._limit_s = "start", _START_S
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -144,16 +146,23 @@ class Supervisor:
         for reader in self._readers[1:]:
             reader.join(0.5)
         said = f"; it wrote:\n{self.said}" if self.said else ""
-        remedy = "the errors and warnings beside this one may be the cause"
+        remedy = "the other errors and warnings may be the cause, also those of other ranks on standard error"
         self.heard.errors.append({"stage": self._stage, "what": what, "found": how + said, "remedy": remedy})
 
     def interrupt(self, how: str) -> None:
         """Take note that the job was ended from outside."""
         self._fail(f"the job was ended in the step {self._stage}", how)
 
-    def release(self, *, failed: bool, speaks: bool) -> None:
-        """Let the trial end; after a failure not before the first rank has had the time to speak."""
-        if failed and not speaks and self.heard.rank is not None:
+    def release(self, *, speaks: bool) -> None:
+        """Let the trial end; after a failure not before the first rank has had the time to speak.
+
+        Open MPI's mpirun ends all ranks with the first that ends without having started MPI, while others do, and
+        forwards nothing that they say of it. What all ranks know before MPI starts takes no time: each ends by itself.
+        """
+        alone = any(not error.get("everywhere") for error in self.heard.errors)
+        if not speaks and alone and not self.heard.gathered:
+            time.sleep(self._timeout_s + GRACE_S + _LATE_S)
+        elif not speaks and self.heard.errors and self.heard.rank is not None:
             time.sleep(_LATE_S)
         with suppress(OSError, ValueError):
             assert self._child.stdin is not None

@@ -54,9 +54,12 @@ class Parent:
 def described(error: BaseException, stage: str) -> dict[str, str]:
     """Give an error as plain data."""
     if isinstance(error, HpccommError):
-        return {"stage": stage, "what": error.asked, "found": error.found, "remedy": error.remedy}
-    text = str(error).strip() or "no text"
-    return {"stage": stage, "what": f"{type(error).__name__} in the step {stage}", "found": text[:600], "remedy": ""}
+        everywhere = "yes" if error.everywhere else ""
+        told = {"what": error.asked, "found": error.found, "remedy": error.remedy, "everywhere": everywhere}
+    else:
+        text = str(error).strip() or "no text"
+        told = {"what": f"{type(error).__name__} in the step {stage}", "found": text[:600], "remedy": ""}
+    return {"stage": stage, **told}
 
 
 def main() -> None:
@@ -125,9 +128,10 @@ def _mpi_library() -> dict[str, str]:
 
 
 def _level() -> str:
+    """Give the thread level that MPI granted; empty where MPI has no part."""
     from hpccomm.bootstrap import mpi
 
-    return mpi.library().rpartition("thread level ")[2]
+    return mpi.library().partition("thread level ")[2]
 
 
 def _devices() -> int:
@@ -179,7 +183,7 @@ def _measure(parent: Parent, world: World, timeout_s: float) -> None:
     from hpccomm.bench.candidates import Candidate
 
     parent.begin("all_reduce", timeout_s + GRACE_S)
-    usual = candidates.defaults(world.topology, has_mpi=bool(_level() and _level() != "none"))
+    usual = candidates.defaults(world.topology, has_mpi=bool(_level()))
     found = candidates.different([Candidate(str(world.backend)), *map(Candidate, usual)])
     for candidate in found:
         parent.begin(f"all_reduce over {candidate.expression}", 2 * timeout_s + GRACE_S)

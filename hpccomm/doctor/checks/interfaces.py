@@ -40,13 +40,14 @@ def bridges() -> list[str]:
 
 
 def kept_off(environ: Mapping[str, str], found: Sequence[str]) -> dict[str, str]:
-    """Give the setting that keeps Open MPI off bridges, unless the user set what it may use.
+    """Give the setting that keeps Open MPI off bridges too, unless the user set what it may use.
 
     Open MPI takes two hosts' bridges of one address for a network that joins the hosts, and waits there for ever.
     """
-    if not found or any(environ.get(name) for name in _OPEN_MPI):
-        return {}
-    return {_OPEN_MPI[1]: ",".join(["127.0.0.0/8", *found])}
+    include, exclude = (environ.get(name, "") for name in _OPEN_MPI)
+    before = (exclude or "127.0.0.0/8").split(",")
+    more = [name for name in found if name not in before]
+    return {} if include or not more else {_OPEN_MPI[1]: ",".join([*before, *more])}
 
 
 def judge(case: Case) -> Iterator[Finding]:
@@ -65,7 +66,8 @@ def judge(case: Case) -> Iterator[Finding]:
 def _twice(case: Case, address: str, where: Sequence[tuple[Host, str]]) -> Finding:
     settings = case.of_hosts("interfaces")[0][1]["settings"]
     is_open_mpi = any("Open MPI" in host.sights[0].facts.get("libraries", {}).get("mpi", "") for host in case.hosts)
-    is_settled = any(name in settings for name in _OPEN_MPI)
+    excluded = settings.get(_OPEN_MPI[1], "").split(",")
+    is_settled = _OPEN_MPI[0] in settings or all(name in excluded for _, name in where)
     subnet = chosen_subnet(case)
     kept = f"; the doctor kept it off {listed(list(case.trial.kept_off))}" if case.trial.kept_off else ""
     shown = listed([f"{host.name} ({name})" for host, name in where])
@@ -85,9 +87,9 @@ def chosen(case: Case) -> dict[str, str]:
     if case.trial.addresses:
         return {host.name: case.trial.addresses[host.sights[0].rank] for host in case.hosts}
     seen = case.of_hosts("interfaces")
-    candidates = [[Interface(**one) for one in facts["interfaces"]] for _, facts in seen]
-    wanted = seen[0][1]["settings"].get("HPCCOMM_INTERFACE") if seen else None
-    with suppress(HpccommError):
+    with suppress(HpccommError, KeyError, TypeError):  # also where another version looked
+        candidates = [[Interface(**one) for one in facts["interfaces"]] for _, facts in seen]
+        wanted = seen[0][1]["settings"].get("HPCCOMM_INTERFACE") if seen else None
         picked = network.select(candidates, wanted) if candidates else ()
         return {host.name: one.address for (host, _), one in zip(seen, picked, strict=True)}
     return {}

@@ -1,0 +1,28 @@
+"""Say what the first rank does not hear of, once a host, where no MPI joins the ranks to agree on who says it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from hashlib import sha256
+
+_held: list[socket.socket] = []
+
+
+def say_once(lines: Sequence[str]) -> None:
+    """Write lines to standard error, but for those that another child of this launcher on this host has written.
+
+    Who writes a line takes a name for it that the others can see, and keeps it until its end.
+    """
+    for line in lines:
+        name = sha256(line.encode(errors="replace")).hexdigest()[:32]
+        mark = socket.socket(socket.AF_UNIX)
+        try:
+            mark.bind(f"\0hpccomm/doctor/{os.getppid()}/{name}")
+        except OSError:
+            mark.close()
+            continue
+        _held.append(mark)
+        print(f"hpccomm.doctor: {line}", file=sys.stderr, flush=True)
