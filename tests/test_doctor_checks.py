@@ -147,6 +147,23 @@ def test_open_mpi_is_kept_off_bridges_that_nobody_set() -> None:
     assert kept_off({include: "eth0"}, ["docker0"]) == {}
 
 
+def test_bridge_is_suspected_where_open_mpi_joins_nobody() -> None:
+    bridge = {**interface(0)["interfaces"][0], "name": "docker0", "address": "172.17.0.1", "prefix": 16}
+
+    def suspected(settings: dict[str, str], **trial: Any) -> list[str]:
+        seen = {"interfaces": [*interface(0)["interfaces"], bridge], "bridges": ["docker0"], "settings": settings}
+        return [one.what for one in findings(sight(0, interfaces=seen), **{"size": 2, "joined": False, **trial})]
+
+    what = ["docker0 172.17.0.1 of a may be why Open MPI does not join the hosts"]
+    assert suspected({"OMPI_MCA_btl_tcp_if_include": "172.17.0.0/16"}) == what
+    assert suspected({"OMPI_MCA_btl_tcp_if_include": "docker0,eth0"}) == what
+    assert suspected({"OMPI_MCA_btl_tcp_if_include": "10.0.0.0/24"}) == []
+    assert suspected({"OMPI_MCA_btl_tcp_if_exclude": "lo,docker0"}) == []
+    assert suspected({}) == what
+    assert suspected({}, kept_off=["docker0"]) == []
+    assert suspected({}, joined=True, size=1) == []
+
+
 def test_ports_are_told_unless_a_world_has_them() -> None:
     taken = {"HPCCOMM_STORE_PORT": {"port": 7, "holders": ["0.0.0.0:7"]}, "MASTER_PORT": {"port": 8, "holders": []}}
     seen = Sight(**{**vars(sight(0)), "facts": {**sight(0).facts, "ports": taken}})

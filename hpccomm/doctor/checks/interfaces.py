@@ -61,18 +61,43 @@ def judge(case: Case) -> Iterator[Finding]:
     for address, where in holders.items():
         if len({id(host) for host, _ in where}) > 1:
             yield _twice(case, address, where)
+    if case.has_several_hosts and not case.trial.joined and _is_open_mpi(case) and not case.trial.kept_off:
+        yield from _suspects(case)
+
+
+def _is_open_mpi(case: Case) -> bool:
+    return any("Open MPI" in host.sights[0].facts.get("libraries", {}).get("mpi", "") for host in case.hosts)
+
+
+def _suspects(case: Case) -> Iterator[Finding]:
+    """Name bridges that Open MPI may use, where it did not join the hosts and nobody heard of the other ones'."""
+    for host, facts in case.of_hosts("interfaces"):
+        include, exclude = (facts["settings"].get(name, "") for name in _OPEN_MPI)
+        for one in facts["interfaces"]:
+            where = one["name"], one["address"]
+            is_used = not _names(exclude, *where) and (not include or _names(include, *where))
+            if one["name"] in facts["bridges"] and _joins_hosts(one) and is_used:
+                yield Finding(
+                    Severity.WARNING,
+                    "interfaces",
+                    f"{one['name']} {one['address']} of {host.name} may be why Open MPI does not join the hosts",
+                    found="it is a bridge of containers or virtual machines; where another host has the same address, "
+                    "Open MPI takes it for a network, and waits there for ever",
+                    remedy="name the network that joins the hosts",
+                    setting=f"export {_OPEN_MPI[0]}=the subnet that joins the hosts, e.g. 10.1.0.0/16",
+                )
 
 
 def _twice(case: Case, address: str, where: Sequence[tuple[Host, str]]) -> Finding:
     settings = case.of_hosts("interfaces")[0][1]["settings"]
-    is_open_mpi = any("Open MPI" in host.sights[0].facts.get("libraries", {}).get("mpi", "") for host in case.hosts)
-    excluded = settings.get(_OPEN_MPI[1], "").split(",")
-    is_settled = _OPEN_MPI[0] in settings or all(name in excluded for _, name in where)
+    include, exclude = (settings.get(name, "") for name in _OPEN_MPI)
+    included = not include or any(_names(include, name, address) for _, name in where)
+    is_settled = not included or all(_names(exclude, name, address) for _, name in where)
     subnet = chosen_subnet(case)
     kept = f"; the doctor kept it off {listed(list(case.trial.kept_off))}" if case.trial.kept_off else ""
     shown = listed([f"{host.name} ({name})" for host, name in where])
     return Finding(
-        Severity.NOTE if is_settled else Severity.ERROR if is_open_mpi else Severity.WARNING,
+        Severity.NOTE if is_settled else Severity.ERROR if _is_open_mpi(case) else Severity.WARNING,
         "interfaces",
         f"{address} is an address of {len(where)} hosts: {shown}",
         found="a bridge of containers or virtual machines joins no hosts. hpccomm and Gloo in it never take such an "
@@ -82,11 +107,24 @@ def _twice(case: Case, address: str, where: Sequence[tuple[Host, str]]) -> Findi
     )
 
 
+def _names(terms: str, name: str, address: str) -> bool:
+    """Tell whether a comma list of interface names and subnets, as Open MPI takes it, names an interface."""
+    for term in filter(None, terms.split(",")):
+        with suppress(ValueError):
+            if ipaddress.ip_address(address) in ipaddress.ip_network(term, strict=False):
+                return True
+        if term == name:
+            return True
+    return False
+
+
 def chosen(case: Case) -> dict[str, str]:
     """Give the address by which each host is reached, by host name; empty where none can be chosen."""
     if case.trial.addresses:
         return {host.name: case.trial.addresses[host.sights[0].rank] for host in case.hosts}
     seen = case.of_hosts("interfaces")
+    if case.has_several_hosts and len(seen) < 2:
+        return {}
     with suppress(HpccommError, KeyError, TypeError):  # also where another version looked
         candidates = [[Interface(**one) for one in facts["interfaces"]] for _, facts in seen]
         wanted = seen[0][1]["settings"].get("HPCCOMM_INTERFACE") if seen else None
