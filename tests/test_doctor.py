@@ -72,7 +72,7 @@ def test_all_is_well_on_four_ranks(mpi: Mpi) -> None:
     assert lines[0].startswith(f"4 ranks on 1 node: {socket.gethostname()} 0-3, started by")
     assert lines[-1].startswith("all well"), result
     assert "over hierarchical(mpi4py, gloo, by=2)" in result.stdout
-    assert f"{'Open MPI' if mpi.is_open_mpi else 'MPICH'} 5" in result.stdout
+    assert ("Open MPI" in result.stdout) == mpi.is_open_mpi, result
 
 
 def test_mixed_mpis_are_told_once(mpi: Mpi) -> None:
