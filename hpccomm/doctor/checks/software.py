@@ -31,7 +31,7 @@ def look(environ: Mapping[str, str]) -> dict[str, Any]:
     """Read versions off the packages' own records, and ask the launchers; nothing is imported."""
     return {
         "versions": {"python": platform.python_version(), "hpccomm": __version__} | dict(map(_version, _PACKAGES)),
-        "files": {"python": sys.executable} | dict(map(_file, _PACKAGES)),
+        "files": {"python": sys.executable} | dict(map(_file, ("hpccomm", *_PACKAGES))),
         "launchers": {name: _launcher(path) for name in _LAUNCHERS if (path := shutil.which(name))},
         "started_by": "" if next(row for row in LAUNCHERS if row.started(environ)) is ALONE else _parent(),
     }
