@@ -20,6 +20,7 @@ from bench.cluster.host import HEAD
 
 _PACKAGES = {"slurmctld": "slurmctld", "slurmd": "slurmd", "srun": "slurm-client", "munged": "munge"}
 _PMIX_LIBRARIES = "*/pmix2/lib/libpmix.so.2"  # under /usr/lib
+_GPUS = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random")  # what each host claims to have: any devices will do
 _START_S = 20.0
 _POLL_S = 0.05
 _RUNNING = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED"}
@@ -44,6 +45,7 @@ TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 MpiDefault=none
+GresTypes=gpu
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SchedulerType=sched/backfill
@@ -56,7 +58,8 @@ KillWait=2
 MessageTimeout=10
 TCPTimeout=2
 BatchStartTimeout=10
-NodeName=node[1-{hosts}] CPUs={cpus} Sockets=1 CoresPerSocket={cpus} ThreadsPerCore=1 RealMemory={memory} State=UNKNOWN
+NodeName=DEFAULT CPUs={cpus} Sockets=1 CoresPerSocket={cpus} ThreadsPerCore=1 RealMemory={memory} State=UNKNOWN
+NodeName=node[1-{hosts}] Gres=gpu:{gpus}
 PartitionName=main Nodes=node[1-{hosts}] Default=YES MaxTime=INFINITE DefaultTime=10 State=UP
 """
 _SERVE = """
@@ -163,10 +166,12 @@ class Slurm:
             "folder": self.folder,
             "hosts": self.cluster.hosts,
             "cpus": self.cpus,
+            "gpus": len(_GPUS),
             "memory": 16000,
         }
         (etc / "slurm.conf").write_text(_CONF.format(**values))
         (etc / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")  # unused, but slurmd looks for one without it
+        (etc / "gres.conf").write_text("".join(f"Name=gpu File={file}\n" for file in _GPUS))
         (etc / "mpi.conf").write_text(f"PMIxCliTmpDirBase={self.cluster.local}\n")
         key = self.folder / "munge.key"
         key.touch(mode=0o600)
