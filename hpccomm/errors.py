@@ -88,3 +88,7 @@ class DeadlineError(HpccommError, TimeoutError):
 
 class WorldError(HpccommError, RuntimeError):
     """The world is used before init, after close, or in a child process."""
+
+
+class JobError(HpccommError, RuntimeError):
+    """A batch job cannot be submitted, or did not do its work."""

@@ -21,6 +21,7 @@ FAMILY = {
     "UnsupportedError": TypeError,
     "DeadlineError": TimeoutError,
     "WorldError": RuntimeError,
+    "JobError": RuntimeError,
 }
 KINDS = [HpccommError, *(getattr(errors, name) for name in FAMILY)]
 

@@ -1,0 +1,140 @@
+"""The table of jobs: what each is for, what it starts from, which fields it takes, which pieces it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hpccomm.jobs import parts
+
+_ACCOUNT = (
+    "job_name",
+    "account",
+    "partition",
+    "qos",
+    "reservation",
+    "constraint",
+    "mem",
+    "time",
+    "dependency",
+    "output",
+)
+_RANKS = ("nodes", "ntasks", "ntasks_per_node", "cpus_per_task")
+_BENCH = (*_ACCOUNT, *_RANKS, "modules", "python", "backends", "results", "arguments")
+_CONTAINER = (*_BENCH, "gpus_per_node", "mpi_plugin", "image", "container_options")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One row of the table.
+
+    Attributes:
+        name: What it is called; the file in ``jobs/`` is ``NAME.sbatch``.
+        summary: What it does.
+        start: What starts the ranks.
+        needs: What must be there.
+        takes: The fields that it has.
+        defaults: Values of fields that are not given.
+        body: Pieces of bash, in order.
+        after: The job that must run before, whose number it takes.
+    """
+
+    name: str
+    summary: str
+    start: str
+    needs: str
+    takes: tuple[str, ...]
+    defaults: Mapping[str, Any]
+    body: tuple[str, ...]
+    after: str = ""
+
+
+_SMALL = {"nodes": 2, "ntasks_per_node": 2, "cpus_per_task": 1, "time": "10:00", "output": "%x-%j.out"}
+_ENVIRONMENT = {"python": "python", "results": "hpccomm-results"}
+_DEFAULTS = {**_SMALL, **_ENVIRONMENT}
+_SIZES = ("4:16K", "64K:1M", "4M:64M")
+_CASES = {"backends": ("mpi4py", "gloo", "hierarchical(mpi4py, gloo)"), "sizes": _SIZES}
+
+
+def _measuring(name: str, *pieces: str, program: str = '"${python[@]}"') -> tuple[str, ...]:
+    """Give the body of a job that runs the benchmark once."""
+    return (parts.SIZES, *pieces, parts.BENCH.replace("<job>", name), _running(program))
+
+
+def _running(program: str) -> str:
+    return parts.RUN.replace("<program>", program)
+
+
+JOBS = {
+    job.name: job
+    for job in (
+        Job(
+            name="bench-cpu",
+            summary="the benchmark on CPU nodes",
+            start="srun",
+            needs="srun --mpi=pmix for Open MPI, pmi2 for MPICH and Intel MPI",
+            takes=(*_BENCH, "mpi_plugin"),
+            defaults=_DEFAULTS,
+            body=_measuring("bench-cpu", parts.PYTHON, parts.SRUN),
+        ),
+        Job(
+            name="bench-gpu",
+            summary="the benchmark with one task a GPU; its tensors are in host memory",
+            start="srun",
+            needs="what bench-cpu needs, and GPUs",
+            takes=(*_BENCH, "gpus_per_node", "mpi_plugin"),
+            defaults={**_DEFAULTS, "ntasks_per_node": 4, "gpus_per_node": 4},
+            body=_measuring("bench-gpu", parts.GPUS, parts.PYTHON, parts.SRUN),
+        ),
+        Job(
+            name="bench-mpirun",
+            summary="the benchmark where srun cannot join the ranks",
+            start="mpirun",
+            needs="the mpirun of Open MPI, MPICH or Intel MPI",
+            takes=(*_BENCH, "mpirun", "mpirun_options"),
+            defaults=_DEFAULTS,
+            body=_measuring("bench-mpirun", parts.PYTHON, parts.MPIRUN),
+        ),
+        Job(
+            name="bench-apptainer",
+            summary="the benchmark in an Apptainer image",
+            start="srun",
+            needs="apptainer or singularity on the nodes, hpccomm and an MPI in the image",
+            takes=_CONTAINER,
+            defaults={**_DEFAULTS, "image": "hpccomm.sif"},
+            body=_measuring("bench-apptainer", parts.GPUS_IF_ANY, parts.APPTAINER, parts.SRUN),
+        ),
+        Job(
+            name="bench-pyxis",
+            summary="the benchmark in an image that Pyxis and Enroot run",
+            start="srun",
+            needs="Slurm with Pyxis, hpccomm and an MPI in the image",
+            takes=_CONTAINER,
+            defaults={**_DEFAULTS, "image": "hpccomm.sqsh"},
+            body=_measuring(
+                "bench-pyxis", parts.GPUS_IF_ANY, parts.PYXIS, parts.SRUN, program='"${options[@]}" "$PYTHON"'
+            ),
+        ),
+        Job(
+            name="sweep",
+            summary="an array job: each backend at each range of sizes, one after the other",
+            start="srun",
+            needs="what bench-cpu needs",
+            takes=(*_BENCH, "mpi_plugin", "sizes"),
+            defaults={**_DEFAULTS, **_CASES, "output": "%x-%A-%a.out"},
+            body=(parts.SIZES, parts.PYTHON, parts.SRUN, parts.CASE, _running('"${python[@]}"')),
+        ),
+        Job(
+            name="sweep-collect",
+            summary="the results of a sweep in one table; fails where one is missing",
+            start="-",
+            needs="the number of the sweep's job",
+            takes=(*_ACCOUNT, "modules", "python", "results", "sweep"),
+            defaults={**_ENVIRONMENT, "nodes": 1, "ntasks_per_node": 1, "time": "5:00", "output": "%x-%j.out"},
+            body=(parts.PYTHON, parts.COLLECT),
+            after="sweep",
+        ),
+    )
+}
+"""The jobs by name."""

@@ -1,0 +1,137 @@
+"""The pieces of bash that jobs are made of; the catalogue says which job has which.
+
+They hand on to each other: `ranks`, `per_node` and `cpus`, `python` (a command that runs hpccomm's python once),
+`start` (what starts the ranks), `json` and `arguments` (of the benchmark). The catalogue fills in words in <brackets>.
+"""
+
+from __future__ import annotations
+
+BEGIN = r"""
+fail() { # STATUS ASKED FOUND DO
+    printf '%s\n  found: %s\n  do:    %s\n' "$2" "$3" "$4" >&2
+    exit "$1"
+}
+
+[[ -n ${SLURM_JOB_ID:-} ]] || fail 2 'run a Slurm job' 'no SLURM_JOB_ID' "submit it: sbatch $0"
+
+if ((${#MODULES[@]})); then
+    set +u # modules may use variables that are not set
+    module load "${MODULES[@]}"
+    set -u
+fi
+"""
+
+SIZES = r"""
+per_node=${SLURM_NTASKS_PER_NODE:-1}
+ranks=$((SLURM_JOB_NUM_NODES * per_node))
+((${SLURM_NTASKS:-$ranks} == ranks)) || fail 2 "run $SLURM_NTASKS tasks" \
+    "$SLURM_JOB_NUM_NODES nodes of $per_node tasks, which makes $ranks" \
+    'give sbatch --nodes and --ntasks-per-node, and no --ntasks'
+cpus=${SLURM_CPUS_PER_TASK:-1}
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$cpus}
+"""
+
+GPUS = r"""
+gpus=${SLURM_GPUS_ON_NODE:-0}
+((gpus == per_node)) || fail 2 'run one task a GPU' "$gpus GPUs and $per_node tasks on $(hostname)" \
+    'give sbatch equal --gpus-per-node and --ntasks-per-node'
+"""
+
+GPUS_IF_ANY = r"""
+gpus=${SLURM_GPUS_ON_NODE:-0}
+((gpus == 0 || gpus == per_node)) || fail 2 'run one task a GPU' "$gpus GPUs and $per_node tasks on $(hostname)" \
+    'give sbatch equal --gpus-per-node and --ntasks-per-node'
+"""
+
+PYTHON = r"""
+command -v "$PYTHON" >/dev/null || fail 127 "run $PYTHON" "no such command on $(hostname)" \
+    'call sbatch where hpccomm'\''s environment is active, or edit PYTHON'
+python=("$PYTHON")
+"""
+
+APPTAINER = r"""
+runtime=$(command -v apptainer || command -v singularity) || fail 127 "run $IMAGE" \
+    "neither apptainer nor singularity on $(hostname)" 'load its module: edit MODULES'
+[[ $IMAGE == *://* || -e $IMAGE ]] || fail 2 "run the image $IMAGE" "no such file in $PWD" 'edit IMAGE'
+options=(--bind "$PWD" --pwd "$PWD")
+((gpus == 0)) || options+=(--nv)
+python=("$runtime" exec "${options[@]}" "${CONTAINER_OPTIONS[@]}" "$IMAGE" "$PYTHON")
+"""
+
+PYXIS = r"""
+[[ $(srun --help 2>&1) == *--container-image* ]] || fail 2 "run the image $IMAGE" \
+    'no srun --container-image: this Slurm has no Pyxis' 'take the job for Apptainer, or ask the site for Pyxis'
+options=(--container-image="$IMAGE" --container-mounts="$PWD:$PWD" --container-workdir="$PWD")
+options+=("${CONTAINER_OPTIONS[@]}")
+python=(srun --nodes=1 --ntasks=1 --mpi=none --export=ALL "${options[@]}" "$PYTHON")
+"""
+
+SRUN = r"""
+export SRUN_CPUS_PER_TASK=$cpus # from Slurm 22.05 on srun does not take it from sbatch
+plugin=$MPI_PLUGIN
+[[ -n $plugin ]] || plugin=$(srun --mpi=list 2>&1 | "${python[@]}" -m hpccomm.jobs plugin)
+start=(srun --mpi="$plugin" --ntasks="$ranks" --kill-on-bad-exit=1 --export=ALL)
+"""
+
+MPIRUN = r"""
+# mpirun starts a daemon on each node by srun, which would give it the CPUs of one task alone.
+unset SLURM_CPUS_PER_TASK SRUN_CPUS_PER_TASK SLURM_TRES_PER_TASK
+
+beside=$(dirname "$(command -v "$PYTHON")")/mpirun
+[[ -n $MPIRUN || ! -x $beside ]] || MPIRUN=$beside
+MPIRUN=${MPIRUN:-mpirun}
+version=$("$MPIRUN" --version 2>&1) || fail 127 "run $MPIRUN" "$version" 'edit MPIRUN or MODULES'
+mapfile -t names < <(compgen -e |
+    grep -E '^(HPCCOMM|OMP|MKL|NCCL|GLOO|TORCH|UCX|FI)_|^(PATH|LD_LIBRARY_PATH|PYTHONPATH|VIRTUAL_ENV)$')
+start=("$MPIRUN" -np "$ranks")
+case $version in
+*'Open MPI'* | *OpenRTE*)
+    ((${#MPIRUN_OPTIONS[@]})) || MPIRUN_OPTIONS=(--map-by "ppr:$per_node:node" --bind-to none)
+    for name in "${names[@]}"; do start+=(-x "$name"); done
+    ;;
+*HYDRA* | *'Intel(R) MPI'*)
+    ((${#MPIRUN_OPTIONS[@]})) || MPIRUN_OPTIONS=(-ppn "$per_node")
+    start+=(-genvlist "$(IFS=, && echo "${names[*]}")")
+    ;;
+*) fail 2 "start ranks with $MPIRUN" "neither Open MPI nor Hydra: ${version%%$'\n'*}" 'take the job for srun' ;;
+esac
+start+=("${MPIRUN_OPTIONS[@]}")
+"""
+
+BENCH = r"""
+mkdir -p "$RESULTS"
+json=$RESULTS/<job>-$SLURM_JOB_ID.json
+arguments=("${ARGUMENTS[@]}" "$@")
+((${#BACKENDS[@]} == 0)) || arguments+=(--backend "${BACKENDS[@]}")
+"""
+
+CASE = r"""
+case=$SLURM_ARRAY_TASK_ID
+cases=$((${#BACKENDS[@]} * ${#SIZES[@]}))
+((case < cases)) || fail 2 "measure case $case" "$cases cases: ${#BACKENDS[@]} backends times ${#SIZES[@]} sizes" \
+    "give sbatch --array=0-$((cases - 1))"
+backend=${BACKENDS[case / ${#SIZES[@]}]}
+sizes=${SIZES[case % ${#SIZES[@]}]}
+printf 'case %d of %d: %s from %s\n' "$case" "$cases" "$backend" "$sizes"
+
+folder=$RESULTS/sweep-$SLURM_ARRAY_JOB_ID
+mkdir -p "$folder"
+json=$folder/case-$case-of-$cases.json
+arguments=("${ARGUMENTS[@]}" "$@" --backend "$backend" -b "${sizes%%:*}" -e "${sizes##*:}")
+"""
+
+RUN = r"""
+rm -f "$json"
+status=0
+"${start[@]}" <program> -m hpccomm.bench "${arguments[@]}" --json "$json" || status=$?
+((status == 0)) || fail "$status" "measure on $ranks ranks" "${start[0]##*/} ended with status $status" \
+    "see the cause above; what was measured before it is in $json"
+# mpirun may end with 0 after a node was lost, and ranks that nobody joined run alone: the results must show it.
+"${python[@]}" -m hpccomm.jobs verify "$json" --ranks "$ranks"
+"""
+
+COLLECT = r"""
+sweep=${1:-$SWEEP}
+[[ -n $sweep ]] || fail 2 'collect the results of a sweep' 'no number of its job' "sbatch $0 NUMBER, or edit SWEEP"
+"${python[@]}" -m hpccomm.jobs collect "$RESULTS/sweep-$sweep"
+"""

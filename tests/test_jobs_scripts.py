@@ -1,0 +1,147 @@
+"""The scripts as bash reads them: no field is ever executed, and what does not fit ends them with the reason."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness import ROOT
+from hpccomm.jobs import Fields, render
+from hpccomm.jobs.catalogue import JOBS
+from hpccomm.jobs.fields import EDIT, SBATCH, goes
+from hpccomm.jobs.script import END_OF_EDIT
+
+HOSTILE = [
+    "$(touch pwned)",
+    "`touch pwned`",
+    "'",
+    '"',
+    "\\",
+    "\n",
+    "\r",
+    "\t",
+    "#",
+    ";touch pwned;",
+    "&&",
+    "|",
+    "~",
+    "!",
+]
+HOSTILE += [
+    "${HOME}",
+    "$'",
+    "'$(touch pwned)'",
+    "\ntouch pwned\n",
+    "\n#SBATCH --account=other\n",
+    "*",
+    "{a,b}",
+    "<",
+    ">",
+]
+HOSTILE += ["# EDIT: ", ")", "(touch pwned)", "\x1b[2J", "\x7f", "\x85", "\u2028", "é", " ", "-", "=", "%j", "a"]
+texts = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=3), min_size=1, max_size=6).map("".join)
+texts = texts.filter(lambda text: text and "\0" not in text)
+lines = texts.filter(lambda text: not any(one < " " or one == "\x7f" for one in text))
+several = st.lists(texts, max_size=3).map(tuple)
+hostile = st.fixed_dictionaries(
+    {
+        **dict.fromkeys(("job_name", "account", "partition", "qos", "reservation", "constraint", "output"), lines),
+        **dict.fromkeys(("python", "results", "mpirun"), texts),
+        **dict.fromkeys(("modules", "mpirun_options"), several),
+        "backends": several.map(lambda words: tuple(f"@{word}" for word in words)),
+        "arguments": st.builds(lambda word: ("--csv", f"./{word}"), texts),
+    }
+)
+
+
+def bash(script: str, cwd: Path, *options: str, **env: str) -> tuple[int, str, str]:
+    """Give status, output and errors of a script, to the byte."""
+    command = [shutil.which("bash") or "bash", "--noprofile", "--norc", *options, "/dev/stdin"]
+    variables = {"PATH": os.environ["PATH"], **env}
+    ran = subprocess.run(command, input=script.encode(), capture_output=True, cwd=cwd, env=variables, timeout=60)
+    return ran.returncode, ran.stdout.decode(), ran.stderr.decode()
+
+
+def as_sbatch_reads(line: str) -> str:
+    """Read one option the way that sbatch does: quotes group, and a backslash keeps the next character."""
+    found, quote, escaped = "", "", False
+    for one in line:
+        if escaped:
+            found, escaped = found + one, False
+        elif one == "\\":
+            escaped = True
+        elif quote or one in "'\"":
+            found += one if quote not in ("", one) else ""
+            quote = "" if one == quote else quote or one
+        elif one.isspace() or one == "#":
+            break
+        else:
+            found += one
+    return found
+
+
+@settings(deadline=None, max_examples=40)
+@given(hostile)
+def test_no_field_is_executed(values: dict[str, str | tuple[str, ...]]) -> None:
+    text = render("bench-mpirun", Fields(**values))  # type: ignore[arg-type]
+    head, end, _ = text.partition(END_OF_EDIT)
+    options = [line for line in head.split("\n") if line.startswith("#SBATCH ")]
+    read = dict(as_sbatch_reads(line.removeprefix("#SBATCH ")).partition("=")[::2] for line in options)
+    for name in goes(SBATCH):
+        if name in values:
+            assert read["--" + name.replace("_", "-")] == values[name]
+
+    names = [name for name in goes(EDIT) if name in values]
+    show = "".join(f'printf "%s\\0" {name} "${{{name.upper()}[@]}}"\n' for name in names)
+    with tempfile.TemporaryDirectory() as folder:
+        assert bash(text, Path(folder), "-n") == (0, "", "")
+        status, shown, errors = bash(f"{head}{end}\n{show}", Path(folder))
+        assert (status, errors) == (0, "")
+        assert not list(Path(folder).iterdir())
+    expected = []
+    for name in names:
+        value = values[name]
+        expected += [name, *(value if isinstance(value, tuple) else (value,))]
+    assert shown.split("\0")[:-1] == expected
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_shellcheck_finds_nothing(name: str) -> None:
+    if shutil.which("shellcheck") is None:
+        pytest.skip("no shellcheck")
+    ran = subprocess.run(["shellcheck", ROOT / "jobs" / f"{name}.sbatch"], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout) == (0, "")
+
+
+JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NTASKS": "4"}
+ENDS = [
+    ("bench-cpu", Fields(), {"SLURM_JOB_ID": ""}, 2, "no SLURM_JOB_ID"),
+    ("bench-cpu", Fields(), {"SLURM_NTASKS": "3"}, 2, "2 nodes of 2 tasks, which makes 4"),
+    ("bench-cpu", Fields(python="/no/python"), {}, 127, "run /no/python"),
+    ("bench-gpu", Fields(), {}, 2, "0 GPUs and 2 tasks"),
+    ("bench-gpu", Fields(), {"SLURM_GPUS_ON_NODE": "4"}, 2, "4 GPUs and 2 tasks"),
+    ("bench-mpirun", Fields(mpirun="/no/mpirun", python="sh"), {}, 127, "run /no/mpirun"),
+    ("bench-mpirun", Fields(mpirun="echo", python="sh"), {}, 2, "neither Open MPI nor Hydra: --version"),
+    ("bench-apptainer", Fields(), {"PATH": "."}, 127, "neither apptainer nor singularity"),
+    ("bench-pyxis", Fields(), {"PATH": "."}, 2, "this Slurm has no Pyxis"),
+    ("sweep-collect", Fields(python="sh"), {}, 2, "no number of its job"),
+]
+
+
+@pytest.mark.parametrize(("name", "fields", "env", "status", "found"), ENDS)
+def test_script_ends_with_the_reason(
+    tmp_path: Path, name: str, fields: Fields, env: dict[str, str], status: int, found: str
+) -> None:
+    (tmp_path / "hostname").write_text("#!/bin/sh\necho host\n")
+    (tmp_path / "hostname").chmod(0o755)
+    code, _, errors = bash(render(name, fields), tmp_path, **{**JOB, **env})
+    assert code == status, errors
+    assert found in errors
+    assert "\n  do:    " in errors
