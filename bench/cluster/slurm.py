@@ -11,7 +11,7 @@ import secrets
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -131,10 +131,26 @@ class Slurm:
         """Give the command line that runs a Slurm command on the head."""
         return self.cluster.enter(argv)
 
-    def submit(self, script: Path, *options: str) -> int:
-        """Submit a batch script and give the job's number."""
+    def submit(
+        self,
+        script: Path,
+        *options: str,
+        arguments: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> int:
+        """Submit a batch script and give the job's number.
+
+        Args:
+            script: The script.
+            options: Of sbatch.
+            arguments: Of the script.
+            env: The whole environment; this process's own by default.
+            cwd: The folder that the job starts in; this one by default.
+        """
+        command = ["sbatch", "--parsable", *options, str(script), *arguments]
         ran = subprocess.run(
-            self.command(["sbatch", "--parsable", *options, str(script)]), check=True, text=True, stdout=subprocess.PIPE
+            self.cluster.enter(command, cwd=cwd), check=True, text=True, stdout=subprocess.PIPE, env=env
         )
         return int(ran.stdout.partition(";")[0])
 

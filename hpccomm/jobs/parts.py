@@ -74,8 +74,8 @@ start=(srun --mpi="$plugin" --ntasks="$ranks" --kill-on-bad-exit=1 --export=ALL)
 """
 
 MPIRUN = r"""
-# mpirun starts a daemon on each node by srun, which would give it the CPUs of one task alone.
-unset SLURM_CPUS_PER_TASK SRUN_CPUS_PER_TASK SLURM_TRES_PER_TASK
+# mpirun starts a daemon on each node by srun, which would give it the CPUs of one task, or after --export=NONE no PATH.
+unset SLURM_CPUS_PER_TASK SRUN_CPUS_PER_TASK SLURM_TRES_PER_TASK SLURM_EXPORT_ENV
 
 beside=$(dirname "$(command -v "$PYTHON")")/mpirun
 [[ -n $MPIRUN || ! -x $beside ]] || MPIRUN=$beside
