@@ -103,7 +103,7 @@ def _submit(text: str) -> str:
         raise JobError("submit a job", found=f"sbatch: {error.strerror}", remedy="call it where Slurm is") from error
     if ran.returncode:
         raise JobError("submit a job", found=ran.stderr.strip(), remedy="correct the option that sbatch names")
-    return ran.stdout.strip()
+    return ran.stdout.strip().partition(";")[0]
 
 
 def _plugin(_: argparse.Namespace) -> int:

@@ -45,7 +45,7 @@ def _table(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _letter(number: int) -> str:
-    return chr(ord("A") + number) if number < 26 else f"B{number + 1}"
+    return chr(ord("A") + number) if number < 26 else str(number + 1)
 
 
 def _columns(rows: Sequence[Sequence[str]], *, right: bool = False) -> list[str]:
