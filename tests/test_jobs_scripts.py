@@ -139,8 +139,6 @@ ENDS = [
 def test_script_ends_with_the_reason(
     tmp_path: Path, name: str, fields: Fields, env: dict[str, str], status: int, found: str
 ) -> None:
-    (tmp_path / "hostname").write_text("#!/bin/sh\necho host\n")
-    (tmp_path / "hostname").chmod(0o755)
     code, _, errors = bash(render(name, fields), tmp_path, **{**JOB, **env})
     assert code == status, errors
     assert found in errors

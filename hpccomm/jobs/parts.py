@@ -33,25 +33,25 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$cpus}
 
 GPUS = r"""
 gpus=${SLURM_GPUS_ON_NODE:-0}
-((gpus == per_node)) || fail 2 'run one task a GPU' "$gpus GPUs and $per_node tasks on $(hostname)" \
+((gpus == per_node)) || fail 2 'run one task a GPU' "$gpus GPUs and $per_node tasks on $HOSTNAME" \
     'give sbatch equal --gpus-per-node and --ntasks-per-node'
 """
 
 GPUS_IF_ANY = r"""
 gpus=${SLURM_GPUS_ON_NODE:-0}
-((gpus == 0 || gpus == per_node)) || fail 2 'run one task a GPU' "$gpus GPUs and $per_node tasks on $(hostname)" \
+((gpus == 0 || gpus == per_node)) || fail 2 'run one task a GPU' "$gpus GPUs and $per_node tasks on $HOSTNAME" \
     'give sbatch equal --gpus-per-node and --ntasks-per-node'
 """
 
 PYTHON = r"""
-command -v "$PYTHON" >/dev/null || fail 127 "run $PYTHON" "no such command on $(hostname)" \
+command -v "$PYTHON" >/dev/null || fail 127 "run $PYTHON" "no such command on $HOSTNAME" \
     'call sbatch where hpccomm'\''s environment is active, or edit PYTHON'
 python=("$PYTHON")
 """
 
 APPTAINER = r"""
 runtime=$(command -v apptainer || command -v singularity) || fail 127 "run $IMAGE" \
-    "neither apptainer nor singularity on $(hostname)" 'load its module: edit MODULES'
+    "neither apptainer nor singularity on $HOSTNAME" 'load its module: edit MODULES'
 [[ $IMAGE == *://* || -e $IMAGE ]] || fail 2 "run the image $IMAGE" "no such file in $PWD" 'edit IMAGE'
 options=(--bind "$PWD" --pwd "$PWD")
 ((gpus == 0)) || options+=(--nv)
