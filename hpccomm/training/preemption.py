@@ -12,12 +12,13 @@
                 break
 
 In the job: ``#SBATCH --signal=USR1@120``, for a warning 120 seconds before the end (Slurm may be a minute early), and
-``--requeue --open-mode=append``. The signal reaches the tasks that srun starts. With mpirun let the script have it
-(``--signal=B:USR1@120``) and pass it on; mpirun hands it to all ranks::
+``--requeue --open-mode=append``. The signal reaches the tasks that srun starts. With mpiexec let the script have it
+(``--signal=B:USR1@120``) and pass it on; mpiexec hands it to all ranks (Intel's mpirun, a shell script, would end)::
 
-    mpirun … & trap "kill -USR1 $!" USR1; wait $! || wait $!
+    mpiexec … & trap "kill -USR1 $!" USR1; wait $! || wait $!
 
-It knows torch.distributed and Slurm's scontrol, nothing of the rest of hpccomm.
+It knows torch.distributed and Slurm's scontrol, nothing of the rest of hpccomm. torch comes in late, as its import
+takes seconds in which a warning may come.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from types import FrameType
-from typing import Any
-
-import torch
-import torch.distributed as dist
+from typing import TYPE_CHECKING, Any
 
 from hpccomm.errors import JobError
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
 
 
 class Preemption:
@@ -43,21 +44,29 @@ class Preemption:
             srun starts the ranks; mpirun takes it for the order to end.
         device: Device of the tensor that ranks agree by, one that the group serves.
 
-    Attributes:
-        warned: Whether this process was warned.
+    From then on these signals are held back from this process, its threads and its children: one that arrives inside a
+    library's call would fail it, as it does Intel MPI's.
     """
 
     def __init__(self, signals: Sequence[signal.Signals] = (signal.SIGUSR1,), *, device: str = "cpu") -> None:
-        self.warned = False
-        self._device = device
-        for number in signals:
+        self._signals, self._device, self._was_handled = {*signals}, device, False
+        for number in signals:  # where threads that stood before let it through
             signal.signal(number, self._on_signal)
+        signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+
+    @property
+    def warned(self) -> bool:
+        """Whether this process was warned."""
+        return self._was_handled or bool(self._signals & signal.sigpending())
 
     def agreed(self, group: dist.ProcessGroup | None = None) -> bool:
         """Tell whether any rank was warned; collective, once a step or less often.
 
         Ranks are warned at different moments, so what a rank knows alone decides nothing.
         """
+        import torch
+        import torch.distributed as dist
+
         warned = torch.tensor([int(self.warned)], dtype=torch.int32, device=self._device)
         dist.all_reduce(warned, dist.ReduceOp.MAX, group=group)
         return bool(warned.item())
@@ -70,6 +79,9 @@ class Preemption:
         Raises:
             JobError: On all ranks: it is no Slurm job, or Slurm refuses.
         """
+        import torch
+        import torch.distributed as dist
+
         dist.barrier(group=group)
         answers: list[Any] = [None]
         root = 0 if group is None else dist.get_global_rank(group, 0)
@@ -85,7 +97,7 @@ class Preemption:
             )
 
     def _on_signal(self, _: int, __: FrameType | None) -> None:
-        self.warned = True
+        self._was_handled = True
 
 
 def _scontrol_requeue(job: str) -> str:

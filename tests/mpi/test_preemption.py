@@ -22,7 +22,17 @@ RANK, SIZE = COMM.rank, COMM.size
 def preemption() -> Iterator[Preemption]:
     before = signal.getsignal(signal.SIGUSR1)
     yield Preemption()
+    signal.sigtimedwait([signal.SIGUSR1], 0)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
     signal.signal(signal.SIGUSR1, before)
+
+
+def test_signals_are_seen_held_back_or_not(preemption: Preemption) -> None:
+    assert not preemption.warned
+    os.kill(os.getpid(), signal.SIGUSR1)
+    assert preemption.warned
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
+    assert preemption.warned
 
 
 @pytest.mark.parametrize("backend", ["mpi4py", "gloo"])

@@ -15,7 +15,7 @@ from hpccomm.training.preemption import Preemption
 
 preemption = Preemption()
 
-import torch  # noqa: E402 - takes seconds, in which a warning may come
+import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
 import hpccomm  # noqa: E402
