@@ -21,7 +21,6 @@ HEARD = "another rank gave it up"
 """A failure that counts for less than any that a rank has seen itself."""
 
 _TEXT = 512
-_BITS = 2**62 - 1
 
 
 @dataclass(frozen=True)
@@ -61,14 +60,14 @@ class Jury:
         """
         none = 2 * self._size
         mine = none if not failure else self._rank + self._size * (failure == HEARD)
-        words = torch.tensor([mine, sum_of_bytes, -sum_of_bytes, -int(asks)])
+        words = torch.tensor([mine, sum_of_bytes, ~sum_of_bytes, -int(asks)])  # ~ turns the order around, as - does
         yield from self._carrier.all_reduce(words, ReduceOp.MIN)
         first, least, most, asked = words.tolist()
         if first < none:
             rank = first % self._size
             text = yield from self._told(failure, rank)
             return Verdict(f"rank {rank}: {text}")
-        return Verdict("" if least == -most else "the ranks got different results", asked < 0)
+        return Verdict("" if least == ~most else "the ranks got different results", asked < 0)
 
     def compare(
         self, sent: Sequence[torch.Tensor | None], received: Sequence[torch.Tensor | None]
@@ -101,10 +100,9 @@ class Jury:
 
 
 def checksum(tensor: torch.Tensor) -> int:
-    """Add a dense tensor's bytes up, eight at a time; one bit that differs makes another sum."""
+    """Add a dense tensor's bytes up in an int64, eight at a time; one bit that differs makes another sum."""
     data = as_bytes(tensor)
     if data.storage_offset() % 8:
         data = data.clone()
     whole = data.numel() // 8 * 8
-    total = int(data[:whole].view(torch.int64).sum()) + int(data[whole:].sum())
-    return total & _BITS
+    return int(data[:whole].view(torch.int64).sum() + data[whole:].sum())

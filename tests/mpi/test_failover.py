@@ -60,6 +60,15 @@ def test_wrong_bits_never_get_out(collective: Check) -> None:
             collective(over)
 
 
+@pytest.mark.parametrize("dtype", (torch.float64, torch.int64, torch.float16), ids=str)
+def test_wrong_bits_never_get_out_of_any_dtype(dtype: torch.dtype) -> None:
+    over = group(f"failover(faulty(mpi4py, wrong, rank={LAST}, call=1), gloo)")
+    tensor = torch.ones(5, dtype=dtype)
+    dist.all_reduce(tensor, group=over)
+    assert tensor.tolist() == [SIZE] * 5
+    assert len(notes(over)) == 1
+
+
 @pytest.mark.parametrize(("kind", "why"), [("hang", "did not end in 1 s"), ("late, seconds=1.5", "did not end in 1 s")])
 def test_a_backend_that_does_not_go_on_is_left(kind: str, why: str) -> None:
     over = group(f"failover(faulty(ring(mpi4py), {kind}, call=2, rank=0), gloo)", 3.0)
