@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hpccomm.backends.select import choose
+from hpccomm.backends.strict import polled
+from hpccomm.expression import parse
 from hpccomm.topology import NodeIdentity, resolve
 
 
@@ -24,3 +26,17 @@ def test_choice(hosts: str, has_mpi: bool, expression: str, why: str) -> None:
     chosen, reason = choose(topology, has_mpi=has_mpi)
     assert str(chosen) == expression
     assert why in reason
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        ("mpi4py", "mpi4py(deadline=strict)"),
+        ("auto", "auto(deadline=strict)"),
+        ("hierarchical(auto, gloo, by=2)", "hierarchical(auto(deadline=strict), gloo, by=2)"),
+        ("ring(mpi4py)", "ring(mpi4py)"),
+        ("mpi4py(deadline=arrival)", "mpi4py(deadline=arrival)"),
+    ],
+)
+def test_what_can_be_polled_is(asked: str, given: str) -> None:
+    assert str(polled(parse(asked))) == given

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hpccomm.backends.base import Backend
 from hpccomm.backends.context import Context
 from hpccomm.backends.registry import build
+from hpccomm.backends.strict import check_deadline, polled
 from hpccomm.expression import Expression, parse
 from hpccomm.topology import Topology
 
@@ -30,7 +31,13 @@ def choose(topology: Topology, *, has_mpi: bool) -> tuple[Expression, str]:
     return parse(f"hierarchical({inside}, gloo)"), f"{why}, on {topology.num_nodes} nodes"
 
 
-def build_auto(context: Context) -> Backend:
-    """Build the backend that `choose` names."""
+def build_auto(context: Context, *, deadline: str = "arrival") -> Backend:
+    """Build the backend that `choose` names.
+
+    Args:
+        context: The group.
+        deadline: How MPI holds its own, as `mpi4py` takes it.
+    """
+    check_deadline("auto", deadline)
     expression, _ = choose(context.topology, has_mpi=context.communicator is not None)
-    return build(expression, context)
+    return build(polled(expression) if deadline == "strict" else expression, context)

@@ -26,22 +26,25 @@ def build_mpi(context: Context, *, deadline: str = "arrival") -> Backend:
         context: The group.
         deadline: ``arrival`` for the library's collectives, ``strict`` for polled schedules alone.
     """
-    if deadline == "arrival":
-        return MpiBackend(context)
-    if deadline == "strict":
-        return ScheduledBackend(context, parse("mpi4py"), ALGORITHM)
-    raise OptionError(
-        f"build backend mpi4py(deadline={deadline})",
-        found=f"{deadline!r}",
-        remedy="give arrival or strict",
-        everywhere=True,
-    )
+    check_deadline("mpi4py", deadline)
+    return MpiBackend(context) if deadline == "arrival" else ScheduledBackend(context, parse("mpi4py"), ALGORITHM)
+
+
+def check_deadline(name: str, deadline: str) -> None:
+    """Refuse a way to hold the deadline that there is not."""
+    if deadline not in ("arrival", "strict"):
+        raise OptionError(
+            f"build backend {name}(deadline={deadline})",
+            found=f"{deadline!r}",
+            remedy="give arrival or strict",
+            everywhere=True,
+        )
 
 
 def polled(expression: Expression) -> Expression:
     """Have MPI's collectives go by polled schedules in an expression, so that a stall inside them is seen."""
     if expression.name in ALGORITHMS:
         return expression
-    if expression.name == "mpi4py" and not expression.options:
+    if expression.name in ("mpi4py", "auto") and not expression.options:
         return replace(expression, options=(("deadline", "strict"),))
     return replace(expression, arguments=tuple(polled(one) for one in expression.arguments))
