@@ -166,10 +166,6 @@ class FailoverBackend(Backend):
         """Receive over the backend that stands."""
         return self._standing.recv(buffer, source, tag)
 
-    def recv_any(self, buffer: torch.Tensor, tag: int, found: list[int]) -> Operation:
-        """Receive over the backend that stands."""
-        return self._standing.recv_any(buffer, tag, found)
-
     def close(self) -> None:
         """Close all backends."""
         for backend in self._made:

@@ -130,9 +130,22 @@ def test_the_record_says_so(tmp_path: Path, standing: hpccomm.World) -> None:
     all_reduce(over)
     file = standing.write_flight_record(tmp_path)
     assert file is not None
-    (noted,) = [found["notes"] for found in json.loads(file.read_text())["groups"] if found["notes"]]
-    assert noted == [f"failover {note}" for note in notes(over)]
+    noted = [found["notes"] for found in json.loads(file.read_text())["groups"]]
+    assert [f"failover {note}" for note in notes(over)] in noted
     assert standing.fell_back == ()
+
+
+def test_messages_of_any_rank_are_counted_alike_over_all_backends() -> None:
+    over = group("failover(faulty(mpi4py, raise, rank=1, call=2), hierarchical(mpi4py, gloo))")
+    tensor = torch.zeros(1)
+    for _ in range(2):
+        if RANK == 0:
+            found = [dist.recv(tensor, group=over) for _ in RANKS[1:]]
+            assert sorted(found) == list(RANKS[1:])
+        else:
+            dist.send(torch.ones(1), 0, group=over)
+        all_reduce(over)
+    assert len(notes(over)) == 1
 
 
 def test_messages_use_the_backend_that_stands() -> None:
