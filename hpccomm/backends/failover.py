@@ -238,9 +238,10 @@ class FailoverBackend(Backend):
         return self._back_after > 0 and self._place > 0 and waited > self._back_after
 
     def _return_to_first(self) -> Operation:
-        """Make the first backend anew, and use it if that succeeds on all ranks."""
+        """Make the first backend anew, once all ranks have come, and use it if that succeeds on all of them."""
+        yield from self._jury.agree("")
         made: list[Backend | None] = []
-        yield LibraryCall(lambda _: made.append(self._make(0)), "the first backend to be made anew", bounded=True)
+        yield LibraryCall(lambda _: made.append(self._make(0)), "the first backend to be made anew")
         self._goes_back, self._fell_at = False, time.monotonic()
         if made[0] is not None:
             if (old := self._made[0]) is not None:
@@ -249,12 +250,14 @@ class FailoverBackend(Backend):
             self._note(f"from {before} back to {self._asked[0]} after {self._back_after:g} s")
 
     def _make(self, number: int) -> Backend | None:
-        """Build a backend on channels of its own; collective. None where that failed on some rank."""
+        """Build a backend on channels of its own; collective. None where that failed, as all ranks know alike."""
         self._makings += 1
         name = f"{number} made {self._makings}"
         try:
             return together(self.context.exchange, lambda: build(polled(self._asked[number]), self.context.child(name)))
         except HpccommError as error:
+            if not error.everywhere:
+                raise
             self._why = error.summary
             return None
 

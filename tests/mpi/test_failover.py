@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +16,7 @@ from worlds import COMM, world
 
 import hpccomm
 from exact import COLLECTIVES, Check, all_reduce, barrier
-from hpccomm.errors import BackendError
+from hpccomm.errors import BackendError, DeadlineError
 
 pytestmark = pytest.mark.mpi(min_size=2)
 
@@ -115,6 +116,20 @@ def test_the_first_backend_is_tried_again() -> None:
         all_reduce(over)
     assert "from gloo back to faulty(mpi4py" in notes(over)[1]
     all_reduce(over)
+
+
+def test_a_rank_that_does_not_come_to_the_return_is_not_waited_for_past_the_deadline() -> None:
+    over = group("failover(faulty(mpi4py, raise, rank=0, call=1), gloo, back_after=0.1)", 2.0)
+    for _ in range(2):
+        all_reduce(over)
+        time.sleep(0.2)
+    if RANK == LAST:
+        time.sleep(5.0)
+    began = time.monotonic()
+    with pytest.raises(DeadlineError):
+        all_reduce(over)
+    assert time.monotonic() - began < 4.0
+    dist.barrier()
 
 
 def test_results_that_are_not_compared_are_still_agreed_upon() -> None:
