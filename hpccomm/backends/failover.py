@@ -264,16 +264,15 @@ class FailoverBackend(Backend):
     def _go_on_with_next(self, why: str) -> None:
         """Use the next backend that stands, and say so; raise on all ranks where none is left."""
         former, self._fell_at = self._place, time.monotonic()
-        self._place = next(
-            (n for n in range(former + 1, len(self._made)) if self._made[n] is not None), len(self._made)
-        )
-        if self._place == len(self._made):
+        left = [number for number in range(former + 1, len(self._made)) if self._made[number] is not None]
+        if not left:
             raise BackendError(
                 f"{self.expression or 'failover(…)'}, call {self._calls}",
                 found=f"no backend is left; the last failed: {why}",
                 remedy="look for what failed first; World.renew makes all of them anew",
                 everywhere=True,
             )
+        self._place = left[0]
         if self._place != 0:
             self.context.health.broken = True
             before = self._asked[max(former, 0)]

@@ -16,7 +16,7 @@ from worlds import COMM, world
 
 import hpccomm
 from exact import COLLECTIVES, Check, all_reduce, barrier
-from hpccomm.errors import BackendError, DeadlineError
+from hpccomm.errors import BackendError, DeadGroupError, DeadlineError
 
 pytestmark = pytest.mark.mpi(min_size=2)
 
@@ -98,6 +98,8 @@ def test_faults_may_follow_each_other_and_leave_none() -> None:
     with pytest.raises(BackendError, match="no backend is left; the last failed: rank 0: ") as failed:
         all_reduce(last)
     assert len(set(COMM.allgather(str(failed.value)))) == 1
+    with pytest.raises(DeadGroupError):
+        dist.send(torch.ones(1), (RANK + 1) % SIZE, group=last)
 
 
 def test_a_backend_that_cannot_be_built_is_passed_over() -> None:
