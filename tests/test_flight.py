@@ -108,3 +108,22 @@ def test_a_process_alone_still_dies_of_the_signal(signum: signal.Signals, tmp_pa
         assert process.stdout.readline() == "up\n"
         process.send_signal(signum)
         assert process.wait(20) == -signum
+
+
+def test_a_message_is_claimed_once() -> None:
+    log = log_of(0)
+    log.begin_exchange("recv", 1, None, 0, 7)
+    assert log.claim({0: 1}, 7, log.key) is None
+    assert log.claim({0: 2, 1: 0}, 7, log.key) == 0
+    assert log.claim({0: 2, 1: 0}, 7, log.key) is None
+    assert log.claim({0: 2, 1: 0}, 8, log.key) == 0
+
+
+def test_nothing_is_claimed_by_numbers_from_before_a_renewal() -> None:
+    log = log_of(0)
+    key = log.key
+    log.begin_exchange("send", 1, None, 0, 7)
+    log.renew()
+    assert log.claim({0: 1}, 7, key) is None
+    assert not +log.messages
+    assert log.claim({0: 1}, 7, log.key) == 0

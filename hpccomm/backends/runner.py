@@ -153,11 +153,7 @@ class Runner:
         self.backend.context.health.broken = True
         self.backend.close()
         self.backend, self.door = backend, FrontDoor(backend)
-        self.log.generation += 1
-        self.log.messages.clear()
-        self.log.given_up = 0
-        self.log.overdue, self.log.heard, self.log.died_at = False, False, 0
-        self.log.why_dead = None
+        self.log.renew()
 
     def stop(self, why: str) -> None:
         """Fail what is under way, and refuse all further operations for a reason; the other ranks are not told."""

@@ -1,7 +1,8 @@
 """The flight record: what each group's operations did last on this rank, kept as plain data.
 
 Whoever runs operations writes it, the watchdog reads it from its own thread: single assignments only, so that no lock
-is needed. `python -m hpccomm.doctor --flight DIR` merges the files of all ranks. It knows neither torch nor MPI.
+is needed but for counting messages. `python -m hpccomm.doctor --flight DIR` merges the files of all ranks. It knows
+neither torch nor MPI.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -122,6 +124,7 @@ class GroupLog:
         self.current: Entry | None = None
         self.exchanges: set[Entry] = set()
         self.messages: Counter[tuple[str, int, int]] = Counter()
+        self._counting = threading.Lock()
         self.given_up = 0
         self.notes: list[str] = []
         self.why_dead: str | None = None
@@ -146,12 +149,37 @@ class GroupLog:
     def begin_exchange(self, name: str, count: int, dtype: Any, peer: int, tag: int = 0) -> Entry:
         """Number a send to or receive from a rank of the group, -1 for any, and note it."""
         self.exchanged += 1
-        self.messages[name, peer, tag] += 1
+        with self._counting:
+            self.messages[name, peer, tag] += 1
         entry = Entry(self.exchanged, name, count, dtype)
         entry.peer = peer
         self.entries.append(entry)
         self.exchanges.add(entry)
         return entry
+
+    def claim(self, sent: Mapping[int, int], tag: int, key: str) -> int | None:
+        """Count a receive from the first rank that has sent more than was received of it, and give that rank.
+
+        Args:
+            sent: How many messages with the tag each rank has sent to this one.
+            tag: The tag.
+            key: The group's when the ranks were asked; nothing is claimed after a renewal.
+        """
+        with self._counting:
+            for peer, count in sent.items():
+                if key == self.key and count > self.messages["recv", peer, tag]:
+                    self.messages["recv", peer, tag] += 1
+                    return peer
+        return None
+
+    def renew(self) -> None:
+        """Begin the next generation, of which nothing was sent, received or given up."""
+        with self._counting:
+            self.messages.clear()  # first, so that nobody who asks by the new key is told old numbers
+            self.generation += 1
+        self.given_up = self.died_at = 0
+        self.overdue = self.heard = False
+        self.why_dead = None
 
     def forget(self, entry: Entry) -> None:
         """Note that an operation is under way no more."""

@@ -6,15 +6,12 @@ this rank has posted receives from it has a message for it, and messages of one 
 
 from __future__ import annotations
 
-import threading
 import time
 
 from hpccomm.watch.flight import GroupLog
 from hpccomm.watch.missing import Inquiry
 
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.5e-3, 20e-3
-
-_claiming = threading.Lock()
 
 
 def find_sender(inquiry: Inquiry, log: GroupLog, tag: int, timeout_s: float) -> int | None:
@@ -34,7 +31,7 @@ def find_sender(inquiry: Inquiry, log: GroupLog, tag: int, timeout_s: float) -> 
     """
     key, pause_s, end = log.key, _SHORTEST_PAUSE_S, time.monotonic() + timeout_s
     while log.why_dead is None and log.key == key:
-        sender = _claim(_sent(inquiry, log, tag), log, tag)
+        sender = log.claim(_sent(inquiry, log, tag), tag, key)
         if sender is not None:
             return sender
         if time.monotonic() > end:
@@ -50,13 +47,3 @@ def _sent(inquiry: Inquiry, log: GroupLog, tag: int) -> dict[int, int]:
     question = {"group": log.key, "sent_to": log.rank, "tag": tag}
     answers = inquiry.channel.ask(question, others, inquiry.serve)
     return {others[rank]: answer["sent"] for rank, answer in answers.items() if "sent" in answer}
-
-
-def _claim(sent: dict[int, int], log: GroupLog, tag: int) -> int | None:
-    """Count a receive from the first rank that has sent more than was received of it."""
-    with _claiming:
-        for peer, count in sent.items():
-            if count > log.messages["recv", peer, tag]:
-                log.messages["recv", peer, tag] += 1
-                return peer
-    return None
