@@ -190,12 +190,15 @@ class FailoverBackend(Backend):
         while True:
             self._calls += 1
             out = work.result.clone() if work.reads else torch.empty_like(work.result)
-            failure = yield from self._tried(work.begin(self._standing, out))
+            failure = yield from self._tried(self._begun(work, out))
             failure = yield from self._judged(work, out, failure)
             if not failure:
                 work.result.copy_(out)
                 return
             self._go_on_with_next(failure)
+
+    def _begun(self, work: _Work, out: torch.Tensor) -> Operation:
+        yield from work.begin(self._standing, out)  # here, as a backend may raise before it yields
 
     def _tried(self, operation: Operation) -> Generator[str | LibraryCall, None, str]:
         """Step an operation, and give what went wrong, or an empty text."""
@@ -275,8 +278,7 @@ class FailoverBackend(Backend):
         self._place = left[0]
         if self._place != 0:
             self.context.health.broken = True
-            before = self._asked[max(former, 0)]
-            self._note(f"from {before} to {self._asked[self._place]} at call {self._calls}: {why}")
+            self._note(f"from {self._asked[max(former, 0)]} to {self._asked[self._place]} at call {self._calls}: {why}")
 
     def _note(self, text: str) -> None:
         self.notes = [*self.notes, text]

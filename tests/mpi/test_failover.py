@@ -16,6 +16,10 @@ from worlds import COMM, world
 
 import hpccomm
 from exact import COLLECTIVES, Check, all_reduce, barrier
+from hpccomm.backends.base import Operation
+from hpccomm.backends.c10d import Op
+from hpccomm.backends.gloo import GlooBackend
+from hpccomm.backends.registry import register
 from hpccomm.errors import BackendError, DeadGroupError, DeadlineError
 
 pytestmark = pytest.mark.mpi(min_size=2)
@@ -110,6 +114,23 @@ def test_a_backend_that_cannot_be_built_is_passed_over() -> None:
     with pytest.raises(BackendError, match="no backend is left"):
         group("failover(faulty(mpi4py, raise(at=construction)), faulty(gloo, raise(at=construction)))")
     dist.barrier()
+
+
+class Eager(GlooBackend):
+    """Fails before it gives an operation."""
+
+    def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
+        if RANK == 0:
+            raise RuntimeError("at once")
+        return super().all_reduce(buffer, op)
+
+
+def test_what_fails_before_it_begins_is_redone_too() -> None:
+    register("eager", Eager)
+    over = group("failover(eager, gloo)")
+    all_reduce(over)
+    (note,) = notes(over)
+    assert "at once" in note
 
 
 def test_the_first_backend_is_tried_again() -> None:
