@@ -67,7 +67,7 @@ def main(inherited: str, host: str, launcher: str, *watched: str) -> None:
     while told >= set(gone) and not told >= pids.keys() and ALL not in told:
         gone += _ended(alive, order)
         told |= _heard(ears)
-    if gone:
+    if gone and ALL not in told:  # else they may have been ended; which came first cannot be told any more
         time.sleep(_AFTER_S)
         told |= _heard(ears)
         first = next((rank for rank in gone if rank not in told), None)
