@@ -12,6 +12,7 @@ decides how to wait and in which thread to call. An operation that fails raises;
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -77,6 +78,7 @@ class Backend(ABC):
         self.context = context
         self.rank = context.topology.rank
         self.size = context.topology.world_size
+        self._asking: dict[int, deque[object]] = {}
 
     @abstractmethod
     def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
@@ -141,14 +143,24 @@ class Backend(ABC):
         return self._recv_of_sender(buffer, tag, found, beside)
 
     def _recv_of_sender(self, buffer: torch.Tensor, tag: int, found: list[int], beside: Beside) -> Operation:
-        senders: list[int | None] = []
-        yield LibraryCall(
-            lambda left_s: senders.append(beside.find_sender(tag, left_s)), "a message of any rank", bounded=True
-        )
-        while (sender := senders[0]) is None:
-            yield "a group that is dead"  # whoever steps this gives it up
+        senders, turn = list[int | None](), object()
+        line = self._asking.setdefault(tag, deque())
+        line.append(turn)
+        try:
+            while line[0] is not turn:  # messages go to receives in the order in which these were posted
+                yield "the receives before it"
+            yield LibraryCall(
+                lambda left_s: senders.append(beside.find_sender(tag, left_s)), "a message of any rank", bounded=True
+            )
+            while (sender := senders[0]) is None:
+                yield "a group that is dead"  # whoever steps this gives it up
+            receiving = self.recv(buffer, sender, tag)
+            waits = next(receiving, None)
+        finally:
+            line.remove(turn)
         found.append(sender)
-        yield from self.recv(buffer, sender, tag)
+        if waits is not None:
+            yield from resumed(waits, receiving)
 
     def _lacks(self, collective: str) -> UnsupportedError:
         return UnsupportedError(

@@ -119,6 +119,21 @@ def test_receives_from_any_rank_tell_which(case: hpccomm.World, count: int) -> N
     assert sorted(senders) == sorted(2 * list(range(1, SIZE)))
 
 
+@pytest.mark.mpi(min_size=2)
+def test_receives_from_any_rank_get_messages_in_the_order_in_which_they_were_posted(case: hpccomm.World) -> None:
+    dist.barrier()  # no message of this test comes among those of the one before
+    for _ in range(10):
+        if RANK == 1:
+            for number in range(3):
+                dist.send(torch.tensor([number]), 0)
+        if RANK == 0:
+            tensors = [torch.zeros(1, dtype=torch.int64) for _ in range(3)]
+            for work in [dist.irecv(tensor) for tensor in tensors]:
+                work.wait()
+            assert [tensor.item() for tensor in tensors] == [0, 1, 2]
+        dist.barrier()
+
+
 def test_wrong_blocks_are_refused(case: hpccomm.World) -> None:
     with pytest.raises(UnsupportedError, match="all_to_all among"):
         dist.group.WORLD.alltoall([torch.zeros(1)] * (SIZE + 1), [torch.zeros(1)] * SIZE)
