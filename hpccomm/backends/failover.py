@@ -5,14 +5,13 @@ went well everywhere, and only then is the result stored; where it did not, the 
 compare checksums: of results that must be equal on all ranks, and of blocks with what was sent.
 
 Operations are polled, `mpi4py` standing for ``mpi4py(deadline=strict)``, and given up after a share of the deadline.
-Sends and receives have no such agreement; they use the backend that stands.
+Sends and receives have no such agreement, and keep to the backend that stood first.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Sequence
 
 import torch
 
@@ -21,34 +20,12 @@ from hpccomm.backends.c10d import Op
 from hpccomm.backends.context import Context
 from hpccomm.backends.jury import HEARD, Jury, checksum
 from hpccomm.backends.registry import build
+from hpccomm.backends.repeatable import Blocks, Repeatable
 from hpccomm.backends.strict import polled
 from hpccomm.errors import BackendError, HpccommError, OptionError, UnsupportedError
 from hpccomm.exchange import together
 from hpccomm.expression import Expression
 from hpccomm.watch.patrol import say
-
-Blocks = Sequence[torch.Tensor | None]
-
-
-@dataclass(frozen=True)
-class _Work:
-    """An operation that any of the backends can carry out.
-
-    Attributes:
-        begin: Begins it over a backend, with a result to overwrite.
-        result: The user's.
-        reads: Whether what stands in the result counts.
-        same: Whether all ranks must get the same.
-        sent: What this rank sends to each, where that arrives unchanged.
-        received: Gives what came from each, of a result.
-    """
-
-    begin: Callable[[Backend, torch.Tensor], Operation]
-    result: torch.Tensor
-    reads: bool = False
-    same: bool = False
-    sent: Blocks = ()
-    received: Callable[[torch.Tensor], Blocks] = lambda result: ()
 
 
 class FailoverBackend(Backend):
@@ -77,8 +54,10 @@ class FailoverBackend(Backend):
         self._jury = Jury(context.child("jury"))
         self._why = ""
         self._made = [self._make(number) for number in range(len(backends))]
+        self._retired: list[Backend] = []
         self._place = -1
         self._go_on_with_next(self._why)
+        self._messenger = self._standing
         standing = [backend for backend in self._made if backend is not None]
         self.support = standing[0].support
         for backend in standing[1:]:
@@ -87,22 +66,22 @@ class FailoverBackend(Backend):
 
     def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
         """Reduce over all ranks; all must get the same."""
-        return self._carried(_Work(lambda over, out: over.all_reduce(out, op), buffer, reads=True, same=True))
+        return self._carried(Repeatable(lambda over, out: over.all_reduce(out, op), buffer, reads=True, same=True))
 
     def broadcast(self, buffer: torch.Tensor, root: int) -> Operation:
         """Overwrite with the root's; all must get the same."""
-        return self._carried(_Work(lambda over, out: over.broadcast(out, root), buffer, reads=True, same=True))
+        return self._carried(Repeatable(lambda over, out: over.broadcast(out, root), buffer, reads=True, same=True))
 
     def all_gather(self, output: torch.Tensor, source: torch.Tensor, counts: Sequence[int] | None = None) -> Operation:
         """Collect all ranks' blocks; all must get the same."""
-        return self._carried(_Work(lambda over, out: over.all_gather(out, source, counts), output, same=True))
+        return self._carried(Repeatable(lambda over, out: over.all_gather(out, source, counts), output, same=True))
 
     def reduce_scatter(
         self, output: torch.Tensor, source: torch.Tensor, op: Op, counts: Sequence[int] | None = None
     ) -> Operation:
         """Reduce over all ranks and keep a block; where results are compared, by an all-reduce of a copy."""
         if not self._verifies:
-            return self._carried(_Work(lambda over, out: over.reduce_scatter(out, source, op, counts), output))
+            return self._carried(Repeatable(lambda over, out: over.reduce_scatter(out, source, op, counts), output))
         return self._reduce_scatter_compared(output, source, op, counts)
 
     def _reduce_scatter_compared(
@@ -116,13 +95,13 @@ class FailoverBackend(Backend):
         """Reduce to the root; where results are compared, to all ranks."""
         if self._verifies:
             return self.all_reduce(buffer, op)
-        return self._carried(_Work(lambda over, out: over.reduce(out, op, root), buffer, reads=True))
+        return self._carried(Repeatable(lambda over, out: over.reduce(out, op, root), buffer, reads=True))
 
     def gather(self, output: torch.Tensor | None, source: torch.Tensor, root: int) -> Operation:
         """Collect all ranks' blocks on the root."""
         is_root = output is not None
         return self._carried(
-            _Work(
+            Repeatable(
                 lambda over, out: over.gather(out if is_root else None, source, root),
                 source.new_empty(0) if output is None else output,
                 sent=self._only(root, source),
@@ -133,7 +112,7 @@ class FailoverBackend(Backend):
     def scatter(self, output: torch.Tensor, source: torch.Tensor | None, root: int) -> Operation:
         """Give every rank its block of the root's."""
         return self._carried(
-            _Work(
+            Repeatable(
                 lambda over, out: over.scatter(out, source, root),
                 output,
                 sent=self._only(root, None) if source is None else list(source.view(self.size, -1)),
@@ -146,7 +125,7 @@ class FailoverBackend(Backend):
     ) -> Operation:
         """Exchange a block with each rank."""
         return self._carried(
-            _Work(
+            Repeatable(
                 lambda over, out: over.all_to_all(out, source, sent, received),
                 output,
                 sent=torch.split(source.view(-1), list(sent)),
@@ -156,19 +135,19 @@ class FailoverBackend(Backend):
 
     def barrier(self) -> Operation:
         """Wait for all ranks."""
-        return self._carried(_Work(lambda over, out: over.barrier(), torch.empty(0)))
+        return self._carried(Repeatable(lambda over, out: over.barrier(), torch.empty(0)))
 
     def send(self, buffer: torch.Tensor, dest: int, tag: int) -> Operation:
-        """Send over the backend that stands."""
-        return self._standing.send(buffer, dest, tag)
+        """Send over the backend that stood first."""
+        return self._messenger.send(buffer, dest, tag)
 
     def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
-        """Receive over the backend that stands."""
-        return self._standing.recv(buffer, source, tag)
+        """Receive over the backend that stood first."""
+        return self._messenger.recv(buffer, source, tag)
 
     def close(self) -> None:
         """Close all backends."""
-        for backend in self._made:
+        for backend in (*self._made, *self._retired):
             if backend is not None:
                 backend.close()
         self._jury.close()
@@ -183,12 +162,13 @@ class FailoverBackend(Backend):
     def _only(self, rank: int, block: torch.Tensor | None) -> Blocks:
         return [block if other == rank else None for other in range(self.size)]
 
-    def _carried(self, work: _Work) -> Operation:
+    def _carried(self, work: Repeatable) -> Operation:
         """Try an operation until all ranks agree that it went well."""
         if self._goes_back:
             yield from self._return_to_first()
         while True:
             self._calls += 1
+            yield from self._jury.arrive()  # a rank that comes late is no fault of the backend
             out = work.result.clone() if work.reads else torch.empty_like(work.result)
             failure = yield from self._tried(self._begun(work, out))
             failure = yield from self._judged(work, out, failure)
@@ -197,7 +177,7 @@ class FailoverBackend(Backend):
                 return
             self._go_on_with_next(failure)
 
-    def _begun(self, work: _Work, out: torch.Tensor) -> Operation:
+    def _begun(self, work: Repeatable, out: torch.Tensor) -> Operation:
         yield from work.begin(self._standing, out)  # here, as a backend may raise before it yields
 
     def _tried(self, operation: Operation) -> Generator[str | LibraryCall, None, str]:
@@ -214,9 +194,9 @@ class FailoverBackend(Backend):
                     break
                 if errors:
                     raise errors[0]
-        except (UnsupportedError, OptionError):  # the same on all ranks, before anything was sent
-            raise
         except Exception as error:
+            if isinstance(error, (UnsupportedError, OptionError)) and error.everywhere:  # before anything was sent
+                raise
             failure = error.summary if isinstance(error, HpccommError) else f"{type(error).__name__}: {error}"
         finally:
             operation.close()
@@ -224,12 +204,14 @@ class FailoverBackend(Backend):
             beside.give_up(self._calls)
         return failure
 
-    def _judged(self, work: _Work, out: torch.Tensor, failure: str) -> Generator[str | LibraryCall, None, str]:
+    def _judged(self, work: Repeatable, out: torch.Tensor, failure: str) -> Generator[str | LibraryCall, None, str]:
         """Agree with all ranks on what came out, and give what went wrong on any of them."""
         compares = self._verifies and not failure
         total = checksum(out) if compares and work.same else 0
         verdict = yield from self._jury.agree(failure, total, asks=self._would_go_back)
         self._goes_back = verdict.asked
+        if verdict.differs and out.is_floating_point():
+            verdict = yield from self._jury.agree("", checksum(out.masked_fill(out.isnan(), torch.nan)))
         if verdict.failure or not (self._verifies and work.sent):
             return verdict.failure
         differs = yield from self._jury.compare(work.sent, work.received(out))
@@ -246,11 +228,17 @@ class FailoverBackend(Backend):
         made: list[Backend | None] = []
         yield LibraryCall(lambda _: made.append(self._make(0)), "the first backend to be made anew")
         self._goes_back, self._fell_at = False, time.monotonic()
-        if made[0] is not None:
+        if made[0] is not None and self._is_served_by(made[0]):
             if (old := self._made[0]) is not None:
-                old.close()
+                self._retired.append(old)  # messages may still go over it
             before, self._made[0], self._place = self._asked[self._place], made[0], 0
             self._note(f"from {before} back to {self._asked[0]} after {self._back_after:g} s")
+
+    def _is_served_by(self, backend: Backend) -> bool:
+        """Tell whether a backend does all that was promised when it may not have stood."""
+        reduces = backend.support.reductions
+        serves = all(ops <= reduces.get(dtype, frozenset()) for dtype, ops in self.support.reductions.items())
+        return serves and backend.max_count >= self.max_count
 
     def _make(self, number: int) -> Backend | None:
         """Build a backend on channels of its own; collective. None where that failed, as all ranks know alike."""

@@ -75,6 +75,11 @@ class FaultyBackend(Backend):
             for _ in self._fault():
                 time.sleep(0.01)
 
+    @property
+    def notes(self) -> Sequence[str]:  # type: ignore[override]
+        """Those of the backend inside."""
+        return self._inner.notes
+
     def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
         """Pass on, or fail."""
         return self._struck(self._inner.all_reduce(buffer, op), buffer)

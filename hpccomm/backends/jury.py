@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from hpccomm.backends.base import LibraryCall
+from hpccomm.backends.base import LibraryCall, Operation
 from hpccomm.backends.c10d import ReduceOp
 from hpccomm.backends.context import Context
 from hpccomm.backends.layout import as_bytes
@@ -29,10 +29,12 @@ class Verdict:
 
     Attributes:
         failure: What went wrong, in words; empty where all is well.
+        differs: Whether nothing went wrong but that the ranks have different sums.
         asked: Whether some rank asked for what `agree` lets it ask for.
     """
 
     failure: str
+    differs: bool = False
     asked: bool = False
 
 
@@ -67,7 +69,12 @@ class Jury:
             rank = first % self._size
             text = yield from self._told(failure, rank)
             return Verdict(f"rank {rank}: {text}")
-        return Verdict("" if least == ~most else "the ranks got different results", asked < 0)
+        differs = least != ~most
+        return Verdict("the ranks got different results" if differs else "", differs, asked < 0)
+
+    def arrive(self) -> Operation:
+        """Wait for all ranks."""
+        return self._carrier.barrier()
 
     def compare(
         self, sent: Sequence[torch.Tensor | None], received: Sequence[torch.Tensor | None]
@@ -100,7 +107,10 @@ class Jury:
 
 
 def checksum(tensor: torch.Tensor) -> int:
-    """Add a dense tensor's bytes up in an int64, eight at a time; one bit that differs makes another sum."""
+    """Add a dense tensor's bytes up in an int64, eight at a time.
+
+    One bit that differs makes another sum; words that have changed places do not.
+    """
     data = as_bytes(tensor)
     if data.storage_offset() % 8:
         data = data.clone()

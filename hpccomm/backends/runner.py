@@ -48,7 +48,7 @@ class Runner:
         log: The group's record.
         asked: The expression that the backend was built from.
         blame: Finds out who holds an operation up.
-        on_death: Called once when the group dies, with its record.
+        on_death: Called once when the group dies, with its record and whether all ranks know it by themselves.
 
     Attributes:
         timeout_s: The deadline of operations that give none, in seconds.
@@ -61,7 +61,7 @@ class Runner:
         *,
         asked: Expression,
         blame: Blame = lambda log, entry: "",
-        on_death: Callable[[GroupLog], Any] = lambda log: None,
+        on_death: Callable[[GroupLog, bool], Any] = lambda log, everywhere: None,
     ) -> None:
         self.backend = backend
         self.door = FrontDoor(backend)
@@ -141,12 +141,12 @@ class Runner:
             raise task.error
         return PendingWork(task, sources=found if peer < 0 else [peer])
 
-    def end(self, why: str, entry: Entry | None = None, *, overdue: bool = False) -> None:
-        """Refuse all operations from one on, for a reason, and let the other ranks know."""
+    def end(self, why: str, entry: Entry | None = None, *, overdue: bool = False, everywhere: bool = False) -> None:
+        """Refuse all operations from one on, for a reason, and let the other ranks know, unless it is theirs too."""
         if self.log.why_dead is None:
             self.log.died_at = 0 if entry is None or entry.collective in P2P else entry.sequence
             self.log.overdue, self.log.why_dead = overdue, why
-            self._on_death(self.log)
+            self._on_death(self.log, everywhere)
 
     def renew(self, backend: Backend) -> None:
         """Go on with another backend, under the group's next generation, after `stop`."""
@@ -223,7 +223,7 @@ class Runner:
         if isinstance(error, (UnsupportedError, OptionError, MismatchError)):
             return error
         if isinstance(error, HpccommError):
-            self.end(error.summary, entry)
+            self.end(error.summary, entry, everywhere=error.everywhere)
             return error
         waited = monotonic() - (entry.since_s or entry.posted_s)
         if isinstance(error, OverdueError):

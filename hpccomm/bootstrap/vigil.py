@@ -133,10 +133,10 @@ class Vigil:
         """What asks and answers for this rank, or None before the others are known."""
         return self._inquiry
 
-    def on_death(self, log: GroupLog) -> None:
-        """Tell a group's other ranks that this one has given it up, and write the flight record."""
+    def on_death(self, log: GroupLog, everywhere: bool) -> None:
+        """Tell a group's other ranks that this one has given it up, unless all do, and write the flight record."""
         channel = self._channel
-        if channel is not None:
+        if channel is not None and not everywhere:
             others = [rank for rank in log.ranks if rank != self._rank]
             with suppress(OSError, ValueError):
                 channel.tell(

@@ -186,13 +186,38 @@ def test_messages_of_any_rank_are_counted_alike_over_all_backends() -> None:
     assert len(notes(over)) == 1
 
 
-def test_messages_use_the_backend_that_stands() -> None:
-    over = group("failover(faulty(mpi4py, raise, call=1), gloo)")
-    all_reduce(over)
+def test_messages_under_way_arrive_though_another_backend_stands_now() -> None:
+    over = group("failover(faulty(mpi4py, raise, rank=0, call=2), gloo)")
     if RANK == 0:
-        dist.send(torch.ones(3), 1, group=over)
+        first = dist.isend(torch.full((3,), 1.0), 1, group=over)
+    all_reduce(over)
+    all_reduce(over)
+    assert len(notes(over)) == 1
+    if RANK == 0:
+        second = dist.isend(torch.full((3,), 2.0), 1, group=over)
+        first.wait()
+        second.wait()
     elif RANK == 1:
         tensor = torch.zeros(3)
-        dist.recv(tensor, 0, group=over)
-        assert tensor.tolist() == [1.0] * 3
+        for value in (1.0, 2.0):
+            dist.recv(tensor, 0, group=over)
+            assert tensor.tolist() == [value] * 3
     dist.barrier()
+
+
+def test_a_rank_that_comes_late_is_no_fault_of_the_backend() -> None:
+    over = group("failover(mpi4py, gloo)", 3.0)
+    if RANK == LAST:
+        time.sleep(1.5)
+    all_reduce(over)
+    assert not notes(over)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=str)
+def test_nans_are_alike_whatever_else_they_carry(dtype: torch.dtype) -> None:
+    over = group("failover(recursive_doubling(mpi4py), gloo)")
+    nan = torch.tensor([float("nan")], dtype=dtype)
+    tensor = torch.cat([-nan if RANK else nan, torch.ones(2, dtype=dtype)])
+    dist.all_reduce(tensor, group=over)
+    assert tensor.isnan().tolist() == [True, False, False]
+    assert not notes(over)
