@@ -86,6 +86,10 @@ class DeadlineError(HpccommError, TimeoutError):
     """An operation did not end within its deadline; its group is dead."""
 
 
+class TrainingError(HpccommError, RuntimeError):
+    """Calls of a training loop that do not fit together, or ranks whose models or gradients do not."""
+
+
 class WorldError(HpccommError, RuntimeError):
     """The world is used before init, after close, or in a child process."""
 

@@ -20,6 +20,7 @@ FAMILY = {
     "MismatchError": ValueError,
     "UnsupportedError": TypeError,
     "DeadlineError": TimeoutError,
+    "TrainingError": RuntimeError,
     "WorldError": RuntimeError,
     "JobError": RuntimeError,
 }

@@ -1,1 +1,33 @@
-"""What training loops need besides collectives."""
+"""What training loops need besides collectives: averaged gradients, hooks for DDP, accumulation, scaling, checks.
+
+What it offers works on any torch process group of tensors in the CPU's memory, hpccomm's or another's. Nothing of it is
+imported before it is asked for: `preemption` must be there before torch is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hpccomm.training.agreement import check_gradients, check_parameters
+    from hpccomm.training.start import broadcast_model
+
+__all__ = [
+    "broadcast_model",
+    "check_gradients",
+    "check_parameters",
+]
+
+_HOMES = {
+    "broadcast_model": "hpccomm.training.start",
+    "check_gradients": "hpccomm.training.agreement",
+    "check_parameters": "hpccomm.training.agreement",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

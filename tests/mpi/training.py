@@ -26,6 +26,14 @@ CASES = [_ON_ONE_NODE[0], *_HIERARCHIES, *_ON_ONE_NODE[1:]] if _HIERARCHIES else
 FEW = pytest.mark.parametrize("case", CASES[:2], indirect=True, ids=" ".join)
 """For a program that takes long and calls nothing that the others do not call in all worlds."""
 
+GRADIENT_CASES = {
+    2: [("AA", "mpi4py")],
+    3: [("AAB", "hierarchical(mpi4py, gloo)")],
+    4: [("AAAB", "hierarchical(mpi4py, gloo)")],
+}.get(SIZE, [])
+"""Placement and backend of the worlds for what hpccomm adds to training; none of one rank."""
+FEW_RANKS = pytest.mark.skipif(SIZE > 3, reason="a third rank is the last that changes anything")
+
 _numbers = itertools.count()
 
 Loss = Callable[[torch.nn.Module, int, int], torch.Tensor]
