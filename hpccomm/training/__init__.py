@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hpccomm.training.agreement import check_gradients, check_parameters
+    from hpccomm.training.buckets import GradientBuckets
     from hpccomm.training.start import broadcast_model
 
 __all__ = [
+    "GradientBuckets",
     "broadcast_model",
     "check_gradients",
     "check_parameters",
 ]
 
 _HOMES = {
+    "GradientBuckets": "hpccomm.training.buckets",
     "broadcast_model": "hpccomm.training.start",
     "check_gradients": "hpccomm.training.agreement",
     "check_parameters": "hpccomm.training.agreement",
