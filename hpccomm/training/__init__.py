@@ -9,19 +9,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hpccomm.training.accumulation import Micro, accumulate
     from hpccomm.training.agreement import check_gradients, check_parameters
     from hpccomm.training.buckets import GradientBuckets
+    from hpccomm.training.scaler import AgreedGradScaler
     from hpccomm.training.start import broadcast_model
 
 __all__ = [
+    "AgreedGradScaler",
     "GradientBuckets",
+    "Micro",
+    "accumulate",
     "broadcast_model",
     "check_gradients",
     "check_parameters",
 ]
 
 _HOMES = {
+    "AgreedGradScaler": "hpccomm.training.scaler",
     "GradientBuckets": "hpccomm.training.buckets",
+    "Micro": "hpccomm.training.accumulation",
+    "accumulate": "hpccomm.training.accumulation",
     "broadcast_model": "hpccomm.training.start",
     "check_gradients": "hpccomm.training.agreement",
     "check_parameters": "hpccomm.training.agreement",
