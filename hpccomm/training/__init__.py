@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hpccomm.training.accumulation import Micro, accumulate
+    from hpccomm.training.adaptive_sum import adasum
     from hpccomm.training.agreement import check_gradients, check_parameters
     from hpccomm.training.buckets import GradientBuckets
+    from hpccomm.training.compression import compress
     from hpccomm.training.scaler import AgreedGradScaler
     from hpccomm.training.start import broadcast_model
 
@@ -20,9 +22,11 @@ __all__ = [
     "GradientBuckets",
     "Micro",
     "accumulate",
+    "adasum",
     "broadcast_model",
     "check_gradients",
     "check_parameters",
+    "compress",
 ]
 
 _HOMES = {
@@ -30,9 +34,11 @@ _HOMES = {
     "GradientBuckets": "hpccomm.training.buckets",
     "Micro": "hpccomm.training.accumulation",
     "accumulate": "hpccomm.training.accumulation",
+    "adasum": "hpccomm.training.adaptive_sum",
     "broadcast_model": "hpccomm.training.start",
     "check_gradients": "hpccomm.training.agreement",
     "check_parameters": "hpccomm.training.agreement",
+    "compress": "hpccomm.training.compression",
 }
 
 
