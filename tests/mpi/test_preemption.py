@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -27,9 +28,17 @@ def preemption() -> Iterator[Preemption]:
     signal.signal(signal.SIGUSR1, before)
 
 
+def warn(preemption: Preemption) -> None:
+    """Warn this process, and wait until it knows: a thread that stood before may get the signal, and pass it on."""
+    os.kill(os.getpid(), signal.SIGUSR1)
+    end = time.monotonic() + 5
+    while not preemption.warned and time.monotonic() < end:
+        time.sleep(0.01)
+
+
 def test_signals_are_seen_held_back_or_not(preemption: Preemption) -> None:
     assert not preemption.warned
-    os.kill(os.getpid(), signal.SIGUSR1)
+    warn(preemption)
     assert preemption.warned
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
     assert preemption.warned
@@ -40,7 +49,7 @@ def test_all_ranks_learn_of_the_warning_of_one(preemption: Preemption, backend: 
     with world("A" * SIZE, backend):
         assert not preemption.agreed()
         if RANK == SIZE - 1:
-            os.kill(os.getpid(), signal.SIGUSR1)
+            warn(preemption)
         assert preemption.agreed()
         assert preemption.warned == (RANK == SIZE - 1)
 
@@ -49,7 +58,7 @@ def test_groups_agree_for_themselves(preemption: Preemption) -> None:
     with world("A" * SIZE, "mpi4py"):
         groups = [dist.new_group([rank], backend="hpccomm") for rank in range(SIZE)]
         if RANK == 0:
-            os.kill(os.getpid(), signal.SIGUSR1)
+            warn(preemption)
         assert preemption.agreed(groups[RANK]) == (RANK == 0)
 
 
