@@ -49,15 +49,17 @@ class Preemption:
     """
 
     def __init__(self, signals: Sequence[signal.Signals] = (signal.SIGUSR1,), *, device: str = "cpu") -> None:
-        self._signals, self._device, self._was_handled = {*signals}, device, False
+        self._signals, self._device, self._was_warned = {*signals}, device, False
         for number in signals:  # where threads that stood before let it through
             signal.signal(number, self._on_signal)
         signal.pthread_sigmask(signal.SIG_BLOCK, signals)
 
     @property
     def warned(self) -> bool:
-        """Whether this process was warned."""
-        return self._was_handled or bool(self._signals & signal.sigpending())
+        """Whether this process was warned; once it was, that stays so."""
+        if self._signals & signal.sigpending():  # until a thread that lets it through takes it
+            self._was_warned = True
+        return self._was_warned
 
     def agreed(self, group: dist.ProcessGroup | None = None) -> bool:
         """Tell whether any rank was warned; collective, once a step or less often.
@@ -97,7 +99,7 @@ class Preemption:
             )
 
     def _on_signal(self, _: int, __: FrameType | None) -> None:
-        self._was_handled = True
+        self._was_warned = True
 
 
 def _scontrol_requeue(job: str) -> str:
