@@ -62,7 +62,7 @@ def cases(operations: int) -> Iterator[Case]:
 
 
 def play(world: hpccomm.World, case: Case, operations: int) -> str:
-    """Call collectives past the fault, and tell what came of it: the same word on all ranks, or else it is wrong."""
+    """Call collectives past the fault, and tell what came of it: right on all ranks, an error on all, or wrong."""
     group, said = None, "right"
     try:
         options = hpccomm.Options(case.backend)
@@ -76,9 +76,9 @@ def play(world: hpccomm.World, case: Case, operations: int) -> str:
     everyone = world.exchange.all_gather(said)
     if group is not None:
         dist.destroy_process_group(group)
-    if len(set(everyone)) > 1:
-        return f"WRONG: mixed: {everyone}"
-    return said
+    if any("WRONG" in one for one in everyone) or len({one.partition(":")[0] for one in everyone}) > 1:
+        return f"WRONG: {everyone}"
+    return everyone[0]  # the text of an error at a deadline differs: one rank gives up, the others hear of it
 
 
 def main() -> int:
@@ -101,7 +101,7 @@ def main() -> int:
     if RANK == 0:
         told = ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
         print(f"{len(chosen)} faults among {SIZE} ranks in {time.monotonic() - began:.0f} s: {told}", flush=True)
-    return 0 if counts["right"] == len(chosen) else 1
+    return 1 if counts["WRONG"] else 0
 
 
 if __name__ == "__main__":
