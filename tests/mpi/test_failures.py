@@ -123,7 +123,7 @@ def test_a_world_is_renewed(standing: hpccomm.World) -> None:
 
 
 def test_a_receive_from_any_rank_waits_for_a_late_sender_and_ends_with_its_group() -> None:
-    over, last, tensor = group("hierarchical(mpi4py, gloo, by=2)"), COMM.size - 1, torch.zeros(3)
+    over, last, tensor = group("hierarchical(mpi4py, gloo, by=2)", 3.0), COMM.size - 1, torch.zeros(3)
     if RANK == 0:
         work = over.recv_anysource([tensor], 3)
         time.sleep(0.2)
