@@ -45,15 +45,14 @@ def assert_same_bits(tensor: torch.Tensor) -> None:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_all_reduce_is_exact_for_integers(case: hpccomm.World, op: Op, dtype: torch.dtype) -> None:
-    for count in (1, 13):
-        inputs = [integers(rank, count, dtype) for rank in RANKS]
-        tensor = inputs[RANK].clone()
-        if not has_meaning(op, dtype):
-            with pytest.raises(UnsupportedError):
-                dist.group.WORLD.allreduce([tensor], _options(op))
-            continue
-        dist.group.WORLD.allreduce([tensor], _options(op)).wait()
-        assert torch.equal(tensor, reduced(op, inputs).to(dtype))
+    inputs = [integers(rank, 13, dtype) for rank in RANKS]
+    tensor = inputs[RANK].clone()
+    if not has_meaning(op, dtype):
+        with pytest.raises(UnsupportedError):
+            dist.group.WORLD.allreduce([tensor], _options(op))
+        return
+    dist.group.WORLD.allreduce([tensor], _options(op)).wait()
+    assert torch.equal(tensor, reduced(op, inputs).to(dtype))
 
 
 def _options(op: Op) -> dist.AllreduceOptions:
