@@ -13,13 +13,17 @@ import torch.distributed._functional_collectives as functional
 import torch.distributed.nn.functional as differentiable
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from training import CASES, FEW, SIZE, mesh
-from worlds import COMM, world
+from worlds import COMM, in_few_ranks, world
 
 import hpccomm
 from hpccomm.backends.bare import has_backend_class
 from hpccomm.errors import BackendError
 
-pytestmark = [pytest.mark.mpi(min_size=2), pytest.mark.skipif(not CASES, reason="2 and 4 ranks tell enough")]
+pytestmark = [
+    pytest.mark.mpi(min_size=2),
+    pytest.mark.skipif(not CASES, reason="2 and 4 ranks tell enough"),
+    in_few_ranks,
+]
 
 RANK = COMM.rank
 TOTAL = float(sum(range(SIZE)))

@@ -13,12 +13,16 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 from training import CASES, SIZE, STEPS, alone, assert_same, error, loss, network, rows, sgd, train, whole
-from worlds import COMM, world
+from worlds import COMM, in_few_ranks, world
 
 import hpccomm
 from hpccomm.backends.bare import has_backend_class
 
-pytestmark = [pytest.mark.mpi(min_size=2), pytest.mark.skipif(not CASES, reason="2 and 4 ranks tell enough")]
+pytestmark = [
+    pytest.mark.mpi(min_size=2),
+    pytest.mark.skipif(not CASES, reason="2 and 4 ranks tell enough"),
+    in_few_ranks,
+]
 
 RANK = COMM.rank
 

@@ -38,11 +38,15 @@ from training import (
     train,
     whole,
 )
-from worlds import COMM, world
+from worlds import COMM, in_few_ranks, world
 
 import hpccomm
 
-pytestmark = [pytest.mark.mpi(min_size=2), pytest.mark.skipif(not CASES, reason="2 and 4 ranks tell enough")]
+pytestmark = [
+    pytest.mark.mpi(min_size=2),
+    pytest.mark.skipif(not CASES, reason="2 and 4 ranks tell enough"),
+    in_few_ranks,
+]
 
 RANK = COMM.rank
 HALF = SIZE // 2
