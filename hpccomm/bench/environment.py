@@ -79,7 +79,7 @@ def describe(exchange: Exchange, topology: Topology, launch: Launch, *, command_
         hosts=hosts(topology, affinities),
         placement=placement(topology, affinities),
         launcher=launch.launcher.name,
-        mpi=mpi.library() if isinstance(exchange, MpiExchange) else "none",
+        mpi=mpi.describe_library() if isinstance(exchange, MpiExchange) else "none",
         torch=torch.__version__,
         threads=torch.get_num_threads(),
         python=platform.python_version(),

@@ -218,7 +218,7 @@ def boot(environ: Mapping[str, str], *, timeout_s: float, port: int = 0, joined:
         crowded=len(here) > usable,
         timeout_s=timeout_s,
         quiet_s=quiet,
-        mpi_library=mpi.library() if communicator is not None else "none",
+        mpi_library=mpi.describe_library() if communicator is not None else "none",
     )
 
 

@@ -140,7 +140,7 @@ def calls_from_threads() -> bool:
     return MPI.Query_thread() == MPI.THREAD_MULTIPLE
 
 
-def library() -> str:
+def describe_library() -> str:
     """Name the MPI library in use and its version, and the thread level granted."""
     from mpi4py import MPI
 

@@ -131,7 +131,7 @@ def _level() -> str:
     """Give the thread level that MPI granted; empty where MPI has no part."""
     from hpccomm.bootstrap import mpi
 
-    return mpi.library().partition("thread level ")[2]
+    return mpi.describe_library().partition("thread level ")[2]
 
 
 def _devices() -> int:

@@ -107,7 +107,7 @@ def _submit(text: str) -> str:
 
 
 def _plugin(_: argparse.Namespace) -> int:
-    vendor, library = plugin.library()
+    vendor, library = plugin.mpi_of_this_python()
     print(plugin.choose(plugin.listed(sys.stdin.read()), vendor=vendor, library=library))
     return 0
 

@@ -51,7 +51,7 @@ def choose(plugins: list[str], *, vendor: str, library: str) -> str:
     )
 
 
-def library() -> tuple[str, str]:
+def mpi_of_this_python() -> tuple[str, str]:
     """Give the vendor and the version text of mpi4py's MPI library, without starting MPI."""
     import mpi4py
 
