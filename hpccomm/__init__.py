@@ -5,7 +5,9 @@ Importing it starts nothing: no MPI, no torch, no environment writes. `init` sta
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from hpccomm.lazy import finder
 
 if TYPE_CHECKING:
     from hpccomm.bootstrap.plugin import Options
@@ -14,16 +16,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["Options", "World", "init"]
 
-_HOMES = {
-    "Options": "hpccomm.bootstrap.plugin",
-    "World": "hpccomm.bootstrap.world",
-    "init": "hpccomm.bootstrap.world",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = finder(
+    __name__,
+    {
+        "Options": "hpccomm.bootstrap.plugin",
+        "World": "hpccomm.bootstrap.world",
+        "init": "hpccomm.bootstrap.world",
+    },
+)

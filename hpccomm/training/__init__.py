@@ -6,7 +6,9 @@ imported before it is asked for: `preemption` must be there before torch is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from hpccomm.lazy import finder
 
 if TYPE_CHECKING:
     from hpccomm.training.accumulation import Micro, accumulate
@@ -29,22 +31,17 @@ __all__ = [
     "compress",
 ]
 
-_HOMES = {
-    "AgreedGradScaler": "hpccomm.training.scaler",
-    "GradientBuckets": "hpccomm.training.buckets",
-    "Micro": "hpccomm.training.accumulation",
-    "accumulate": "hpccomm.training.accumulation",
-    "adasum": "hpccomm.training.adaptive_sum",
-    "broadcast_model": "hpccomm.training.start",
-    "check_gradients": "hpccomm.training.agreement",
-    "check_parameters": "hpccomm.training.agreement",
-    "compress": "hpccomm.training.compression",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = finder(
+    __name__,
+    {
+        "AgreedGradScaler": "hpccomm.training.scaler",
+        "GradientBuckets": "hpccomm.training.buckets",
+        "Micro": "hpccomm.training.accumulation",
+        "accumulate": "hpccomm.training.accumulation",
+        "adasum": "hpccomm.training.adaptive_sum",
+        "broadcast_model": "hpccomm.training.start",
+        "check_gradients": "hpccomm.training.agreement",
+        "check_parameters": "hpccomm.training.agreement",
+        "compress": "hpccomm.training.compression",
+    },
+)
