@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch.distributed as dist
+from torch import Tensor
 
 from fuzz.seat import Call, Seat, Written
 from fuzz.works import works
@@ -32,33 +35,31 @@ def send_recv(seat: Seat) -> Call:
 
 def isend_irecv(seat: Seat) -> Call:
     """Send to the right and receive from the left at once."""
-    call, right, left = _ring(seat)
-    (source,), output = call.kept, call.written[0].placed
 
-    def begin() -> list[dist.Work]:
-        if seat.part.direct:
-            return _both(seat, call)
-        receiving = dist.irecv(output.tensor, left, seat.group, _tag(seat))
-        sending = dist.isend(source.tensor, right, seat.group, _tag(seat))
+    def post(source: Tensor, right: int, output: Tensor, left: int) -> list[dist.Work]:
+        receiving = dist.irecv(output, left, seat.group, _tag(seat))
+        sending = dist.isend(source, right, seat.group, _tag(seat))
         return [work for work in (sending, receiving) if work is not None]
 
-    call.begin = begin
-    return call
+    return _at_once(seat, post)
 
 
 def batch_isend_irecv(seat: Seat) -> Call:
     """Send to the right and receive from the left by one call."""
-    call, right, left = _ring(seat)
-    (source,), output = call.kept, call.written[0].placed
 
-    def begin() -> list[dist.Work]:
-        if seat.part.direct:
-            return _both(seat, call)
-        sending = dist.P2POp(dist.isend, source.tensor, right, seat.group, _tag(seat))
-        receiving = dist.P2POp(dist.irecv, output.tensor, left, seat.group, _tag(seat))
+    def post(source: Tensor, right: int, output: Tensor, left: int) -> list[dist.Work]:
+        sending = dist.P2POp(dist.isend, source, right, seat.group, _tag(seat))
+        receiving = dist.P2POp(dist.irecv, output, left, seat.group, _tag(seat))
         return works(dist.batch_isend_irecv([sending, receiving]))
 
-    call.begin = begin
+    return _at_once(seat, post)
+
+
+def _at_once(seat: Seat, post: Callable[[Tensor, int, Tensor, int], list[dist.Work]]) -> Call:
+    """Send to the right and receive from the left by torch's functions, or by the group's own methods."""
+    call, right, left = _ring(seat)
+    (source,), output = call.kept, call.written[0].placed
+    call.begin = lambda: _both(seat, call) if seat.part.direct else post(source.tensor, right, output.tensor, left)
     return call
 
 
