@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from hpccomm.bench.rows import Cell, Row
 from hpccomm.bench.tables import WHAT, Table
 from hpccomm.errors import OptionError
 from hpccomm.units import rate_gbps
+from hpccomm.whole import write_whole
 
 Result = Mapping[str, Any]
 
@@ -112,10 +112,8 @@ class Record:
         if self._json is None:
             return
         content = {"environment": self.environment, "complete": complete, "results": self.results}
-        beside = self._json.with_name(f".{self._json.name}.{os.getpid()}")
         with _refusing("--json", self._json):
-            beside.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-            beside.replace(self._json)
+            write_whole(self._json, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
     def _append(self, results: Sequence[Result], *, mode: str = "ab") -> None:
         """Write lines by one call, so that none is cut where the process ends."""

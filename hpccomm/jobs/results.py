@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hpccomm.errors import JobError
+from hpccomm.whole import write_whole
 
 _CASE = re.compile(r"case-([0-9]+)-of-([0-9]+)\.json", re.ASCII)
 _JOINED = "sweep.json"
@@ -78,7 +78,7 @@ def collect(folder: Path) -> Sweep:
     results = [one for content in contents for one in content["results"]]
     environment = contents[0]["environment"] if contents else {}
     joined = {"environment": environment, "complete": not faults, "results": results}
-    _write(folder / _JOINED, json.dumps(joined, indent=1) + "\n")
+    write_whole(folder / _JOINED, json.dumps(joined, indent=1) + "\n")
     return Sweep(results, folder / _JOINED, faults)
 
 
@@ -110,9 +110,3 @@ def _read(path: Path) -> dict[str, Any]:
             remedy="find the cause in the job's output; a lost node may leave no other trace",
         )
     return content
-
-
-def _write(path: Path, text: str) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)

@@ -18,6 +18,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from hpccomm.whole import write_whole
+
 KEPT = 1000
 """Operations kept of each group."""
 
@@ -253,9 +255,7 @@ class Flight:
             "clock_s": monotonic(),
             "groups": groups,
         }
-        partial = file.with_suffix(".partial")
-        partial.write_text(json.dumps(record))
-        partial.replace(file)
+        write_whole(file, json.dumps(record))
         return file
 
 
