@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from hashlib import sha256
 
+from hpccomm.claim import claim
+
 _held: list[socket.socket] = []
 
 
@@ -18,11 +20,7 @@ def say_once(lines: Sequence[str]) -> None:
     """
     for line in lines:
         name = sha256(line.encode(errors="replace")).hexdigest()[:32]
-        mark = socket.socket(socket.AF_UNIX)
-        try:
-            mark.bind(f"\0hpccomm/doctor/{os.getppid()}/{name}")
-        except OSError:
-            mark.close()
-            continue
-        _held.append(mark)
-        print(f"hpccomm.doctor: {line}", file=sys.stderr, flush=True)
+        mark = claim(f"hpccomm/doctor/{os.getppid()}/{name}")
+        if mark is not None:
+            _held.append(mark)
+            print(f"hpccomm.doctor: {line}", file=sys.stderr, flush=True)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from hpccomm.claim import claim
 from hpccomm.liveness import Process
 from hpccomm.watch.channel import REFUSED, Answer, Channel
 from hpccomm.watch.coroner import ALL, tell
@@ -134,14 +135,10 @@ class Inquiry:
 
     def _is_first_to_name(self, rank: int) -> bool:
         """Claim a name that the kernel grants once on a host, for as long as this process lives."""
-        claim = socket.socket(socket.AF_UNIX)
-        try:
-            claim.bind(f"\0{self.channel.local_name}/{rank}")
-        except OSError:
-            claim.close()
-            return False
-        self._claims.append(claim)
-        return True
+        mark = claim(f"{self.channel.local_name}/{rank}")
+        if mark is not None:
+            self._claims.append(mark)
+        return mark is not None
 
     def _ended(self, ranks: Sequence[int]) -> str:
         places = [(rank, self.places[rank]) for rank in ranks]

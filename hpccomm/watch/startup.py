@@ -7,13 +7,13 @@ children and carry a variable with their rank. A rank that begins to start MPI t
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from hpccomm.claim import claim
 from hpccomm.liveness import process_state, start_time
 from hpccomm.watch.patrol import say
 
@@ -38,9 +38,7 @@ class StartUp:
         self._start = time.monotonic()
         self._speaks_after = min(quiet_s, timeout_s / 3)
         self._mark = f"hpccomm/start/{os.getppid()}/"
-        self._own = socket.socket(socket.AF_UNIX)
-        with suppress(OSError):
-            self._own.bind(f"\0{self._mark}{rank}")
+        self._own = claim(f"{self._mark}{rank}")
 
     def walk(self, ready: Sequence[int]) -> None:
         """Say who is missing after the quiet time, and end the process at the deadline."""
@@ -55,7 +53,8 @@ class StartUp:
 
     def close(self) -> None:
         """Give the name back."""
-        self._own.close()
+        if self._own is not None:
+            self._own.close()
 
     def missing(self) -> str:
         """Say what is known of the ranks of this host that hold MPI's start up."""
