@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -216,7 +217,7 @@ class Job:
         return self._kill_leftovers()
 
     def _kill_leftovers(self) -> list[str]:
-        """Kill what outlives the launcher by the grace, or hangs with it, and name it."""
+        """Kill what outlives the launcher by the grace, or hangs with it, name it, and remove what mpirun leaves."""
         deadline = time.monotonic() + (_GRACE_S if self.process.poll() is not None else 0)
         while (pids := self.pids()) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
@@ -230,6 +231,7 @@ class Job:
             self.process.poll()
         if pids:
             raise RuntimeError(f"these processes cannot be killed: {names}")
+        _remove_session(self.process.pid)
         return names
 
 
@@ -267,6 +269,11 @@ def ranks_of(pids: Iterable[int]) -> dict[int, int]:
         ranks = [int(entries[name]) for name in variables if name in entries]
         found |= {rank: pid for rank in ranks[:1] if rank not in found}
     return found
+
+
+def _remove_session(pid: int) -> None:
+    """Remove the folder that Open MPI's mpirun leaves where it is killed: the next one with its number would fail."""
+    shutil.rmtree(Path(tempfile.gettempdir()) / f"ompi.{pid}", ignore_errors=True)
 
 
 def _content(file: IO[bytes]) -> str:

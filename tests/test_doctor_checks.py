@@ -35,6 +35,7 @@ GOOD: dict[str, dict[str, Any]] = {
         "infiniband": False,
     },
     "memory": {"size": 2**33, "free": 2**33, "left": 0, "left_bytes": 0, "example": "", "container": ""},
+    "sessions": {"folder": "/tmp", "left": 0, "example": ""},
     "attach": {"answer": "yes", "ptrace_scope": "0", "container": ""},
     "software": {
         "versions": {"python": "3.11.7", "torch": "2.14.1", "hpccomm": "0.1.0"},
@@ -85,6 +86,7 @@ def test_good_hosts_have_no_finding() -> None:
          "--shm-size"),
         ("memory", {"free": 8 * MIB, "left_bytes": 2**32}, ERROR, "8 MiB free of 8 GiB", "remount"),
         ("memory", {"left": 3, "left_bytes": 4096}, NOTE, "3 files of former jobs", "remove them"),
+        ("sessions", {"left": 2, "example": "ompi.7"}, NOTE, "2 folders of killed mpiruns in /tmp", "rm -r"),
         ("attach", {"answer": "no", "ptrace_scope": "1"}, NOTE, "may not read each other's memory", "ptrace_scope=0"),
         ("libraries", {"level": "serialized"}, NOTE, "thread level serialized", "MPI_THREAD_MULTIPLE"),
         ("libraries", {"mpi": "MPICH 5.0.2"}, WARNING, "the mpirun in PATH belongs to Open MPI", "first in PATH"),
@@ -241,7 +243,7 @@ def test_each_rank_makes_the_checks_that_are_its_own() -> None:
         return {*seen.facts, *seen.failed}
 
     first, second = step(0, 4, 0, "2(x2)"), step(1, 4, 1, "2(x2)")
-    of_host = {"software", "gpus", "slurm", "names", "interfaces", "limits", "memory", "attach"}
+    of_host = {"software", "gpus", "slurm", "names", "interfaces", "limits", "memory", "sessions", "attach"}
     assert checks(first) == {"cores", "ports", *of_host}
     assert checks(second) == {"cores"}
     assert checks(step(2, 4, 0, "2(x2)", 1)) == {"cores", *of_host}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import tempfile
 import textwrap
 import time
 from pathlib import Path
@@ -150,6 +151,17 @@ def test_job_left_by_an_exception_leaves_nothing(mpi: Mpi) -> None:
     with pytest.raises(KeyError), job:
         raise KeyError
     assert job.pids() == []
+
+
+def test_killed_mpirun_leaves_no_folder_that_its_number_would_meet_again(one_mpi: Mpi) -> None:
+    with Job(one_mpi.command(1, ["sleep", "1000"]), env=one_mpi.environment()) as job:
+        session = Path(tempfile.gettempdir()) / f"ompi.{job.process.pid}"
+        while not (job.ranks() and session.exists()) and job.process.poll() is None:
+            time.sleep(0.1)
+        job.process.kill()
+        job.process.wait()
+        assert session.exists()
+    assert not session.exists()
 
 
 def test_job_gives_status_output_and_environment(mpi: Mpi, tmp_path: Path) -> None:

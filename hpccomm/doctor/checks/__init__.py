@@ -10,6 +10,7 @@ from hpccomm.doctor.checks import (
     memory,
     names,
     ports,
+    sessions,
     slurm,
     software,
     trial,
@@ -30,6 +31,7 @@ CHECKS: tuple[Check, ...] = tuple(
         cores,
         limits,
         memory,
+        sessions,
         attach,
     )
 )
