@@ -5,25 +5,16 @@ The rules it keeps are stated in `hpccomm.schedule`, where they are proved suffi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import torch
 
 from hpccomm.backends.base import SCHEDULE_TAG, Backend, Operation, resumed
-from hpccomm.backends.c10d import Op, ReduceOp
+from hpccomm.backends.c10d import Op
+from hpccomm.backends.combine import COMBINE
 from hpccomm.schedule import Interval, Step
 
 Pending = list[tuple[Interval, Operation]]
-
-_COMBINE: dict[Op, Callable[[torch.Tensor, torch.Tensor], object]] = {
-    ReduceOp.SUM: torch.Tensor.add_,
-    ReduceOp.PRODUCT: torch.Tensor.mul_,
-    ReduceOp.MIN: lambda into, other: torch.minimum(into, other, out=into),
-    ReduceOp.MAX: lambda into, other: torch.maximum(into, other, out=into),
-    ReduceOp.BAND: torch.Tensor.bitwise_and_,
-    ReduceOp.BOR: torch.Tensor.bitwise_or_,
-    ReduceOp.BXOR: torch.Tensor.bitwise_xor_,
-}
 
 
 def execute(
@@ -75,7 +66,7 @@ def _receive(step: Step, carrier: Backend, buffer: torch.Tensor, op: Op | None, 
     yield from carrier.recv(arrived, step.source, SCHEDULE_TAG)
     yield from _finish_sends(pending, step.recv)
     assert op is not None
-    _COMBINE[op](target, arrived)
+    COMBINE[op](target, arrived)
 
 
 def _finish_sends(pending: Pending, interval: Interval) -> Operation:
@@ -91,6 +82,6 @@ def _locally(step: Step, source: torch.Tensor, buffer: torch.Tensor, op: Op | No
     target, data = buffer[slice(*step.recv)], source[slice(*step.send)]
     if step.reduce:
         assert op is not None
-        _COMBINE[op](target, data)
+        COMBINE[op](target, data)
     else:
         target.copy_(data)

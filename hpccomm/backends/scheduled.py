@@ -13,19 +13,14 @@ import torch
 from hpccomm.algorithms import serving
 from hpccomm.backends.base import Backend, Operation
 from hpccomm.backends.c10d import Op
+from hpccomm.backends.combine import REDUCTIONS
 from hpccomm.backends.context import Context
 from hpccomm.backends.execute import execute
 from hpccomm.backends.registry import build
-from hpccomm.backends.support import ARITHMETIC, BITWISE, SIGNED, Support
+from hpccomm.backends.support import Support
 from hpccomm.errors import OptionError
 from hpccomm.expression import Expression
 from hpccomm.schedule import blocks
-
-REDUCTIONS = {
-    **dict.fromkeys((torch.float64, torch.float32), ARITHMETIC),
-    **dict.fromkeys(SIGNED | {torch.uint8}, ARITHMETIC | BITWISE),
-}
-"""What torch adds for schedules, for each dtype."""
 
 
 class ScheduledBackend(Backend):

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 import torch
 
 from hpccomm.backends.c10d import ReduceOp
+from hpccomm.backends.combine import REDUCTIONS
 from hpccomm.backends.gloo import GlooBackend
 from hpccomm.backends.mpi import MpiBackend
-from hpccomm.backends.scheduled import REDUCTIONS
 from hpccomm.backends.support import HALVES, Support, dtype_name, plan
 
 _COLUMNS: Mapping[str, tuple[torch.dtype, ...]] = {

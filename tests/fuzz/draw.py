@@ -36,6 +36,9 @@ EXPRESSIONS = (
     "hierarchical(ring(mpi4py), gloo, by=2)",
     "hierarchical(mpi4py(deadline=strict), hierarchical(gloo, tree(mpi4py), by=1))",
     "checked(hierarchical(mpi4py, hierarchical(gloo, mpi4py, by=2), by=1))",
+    "shm",
+    "shm(crossover=1)",
+    "hierarchical(shm(crossover=1), gloo)",
     "failover(mpi4py, gloo)",
     "failover(hierarchical(mpi4py, gloo), gloo, verify=false)",
 )

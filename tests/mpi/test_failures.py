@@ -88,6 +88,32 @@ def test_a_message_of_another_size_is_an_error(inner: str, size: int) -> None:
     COMM.Barrier()
 
 
+def test_different_calls_on_shared_memory_are_refused_on_all_ranks() -> None:
+    over = group("shm(crossover=1)", 20)
+    with pytest.raises(BackendError, match="different operations"):
+        dist.all_reduce(torch.ones(10 + (RANK == 1)), group=over)
+    COMM.Barrier()
+
+
+def test_a_rank_that_reads_shared_memory_late_hands_out_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 0 goes on to the last of its reads when the others have given up and written over what it reads."""
+    over, tensor, calls = group("shm(crossover=1)", 1.0), torch.ones(1000), []
+    backend = over._runner.backend
+    read = backend._read
+
+    def late(*arguments: object) -> None:
+        calls.append(time.sleep(2.5 if len(calls) == COMM.size - 1 else 0))
+        read(*arguments)
+
+    if RANK == 0:
+        monkeypatch.setattr(backend, "_read", late)
+    with pytest.raises((DeadlineError, BackendError)):
+        dist.all_reduce(tensor, group=over)
+    tensor.fill_(-1)
+    COMM.Barrier()
+    assert RANK or len(calls) >= COMM.size
+
+
 def test_a_deadline_names_the_missing_rank() -> None:
     over = group("mpi4py", 1)
     if RANK:
@@ -96,7 +122,10 @@ def test_a_deadline_names_the_missing_rank() -> None:
     COMM.Barrier()
 
 
-@pytest.mark.parametrize("backend", ["mpi4py", "gloo", "hierarchical(mpi4py, gloo)", "mpi4py(deadline=strict)"])
+@pytest.mark.parametrize(
+    "backend",
+    ["mpi4py", "gloo", "hierarchical(mpi4py, gloo)", "mpi4py(deadline=strict)", "shm", "shm(crossover=1)"],
+)
 def test_a_group_is_renewed_after_a_rank_was_late(backend: str, standing: hpccomm.World) -> None:
     """The late rank finds the group given up; renewed, the same group object is right again."""
     over = group(backend, 0.7)

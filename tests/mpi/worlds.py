@@ -31,9 +31,10 @@ _HERE = PLACEMENTS[COMM.size]
 CASES = [
     ("A" * COMM.size, "mpi4py"),
     ("A" * COMM.size, "gloo"),
+    ("A" * COMM.size, "shm(crossover=1)"),
     *((placement, "hierarchical(mpi4py, gloo)") for placement in _HERE),
     (_HERE[0], "hierarchical(gloo, mpi4py)"),
-    (_HERE[-1], "hierarchical(mpi4py, hierarchical(mpi4py, gloo, by=1))"),
+    (_HERE[-1], "hierarchical(shm(crossover=1), hierarchical(mpi4py, gloo, by=1))"),
 ]
 """Placement and backend of every world that collectives are tested in."""
 

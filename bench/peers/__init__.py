@@ -1,0 +1,1 @@
+"""hpccomm beside its peers on one host: bare MPI libraries, plain Gloo, and what the memory allows."""
