@@ -46,8 +46,8 @@ def over_torch(collective: str, group: dist.ProcessGroup) -> Call:
     return calls[collective]
 
 
-def bare(collective: str) -> Call:
-    """Give the MPI library's own blocking call, through mpi4py on memory addresses."""
+def bare(collective: str) -> dict[str, Call]:
+    """Give the MPI library's own blocking call by its name, through mpi4py on memory addresses."""
     comm = COMM.Dup()
 
     def at(tensor: torch.Tensor) -> list[Any]:
@@ -60,7 +60,7 @@ def bare(collective: str) -> Call:
         "broadcast": lambda m: comm.Bcast(at(m.whole), 0),
         "all_to_all": lambda m: comm.Alltoall(at(m.whole), at(m.other)),
     }
-    return calls[collective]
+    return {f"bare {MPI.get_vendor()[0]}": calls[collective]}
 
 
 def limit(memory: Memory) -> None:
@@ -77,7 +77,6 @@ def ours(collective: str, expression: str) -> Call:
 
 def contenders(collective: str, expressions: list[str]) -> dict[str, Call]:
     """Give all of them by name, the peers first."""
-    vendor = MPI.get_vendor()[0]
-    found = {f"bare {vendor}": bare(collective), "torch's gloo": over_torch(collective, dist.new_group(backend="gloo"))}
+    found = bare(collective) | {"torch's gloo": over_torch(collective, dist.new_group(backend="gloo"))}
     found |= {expression: ours(collective, expression) for expression in expressions}
     return found | ({"limit": limit} if collective == "all_reduce" else {})

@@ -16,7 +16,7 @@ import warnings
 import torch
 
 import hpccomm
-from bench.peers.contenders import COLLECTIVES, COMM, Call, Memory, contenders
+from bench.peers.contenders import COLLECTIVES, COMM, Call, Memory, bare, contenders
 from hpccomm.units import parse_bytes
 
 _LEAST, _MOST = 5, 400  # repetitions
@@ -29,7 +29,7 @@ def main() -> None:
     torch.set_num_threads(1)
     with hpccomm.init("mpi4py", timeout_s=300) as world:
         for collective in options.collective:
-            calls = contenders(collective, options.backend)
+            calls = bare(collective) if options.bare else contenders(collective, options.backend)
             for size in options.sizes:
                 for name, (times, cpu_s) in measured(calls, size, options.seconds).items():
                     if world.topology.rank == 0:
@@ -40,6 +40,7 @@ def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--backend", nargs="+", default=["shm", "mpi4py"], help="hpccomm's (default: shm mpi4py)")
+    parser.add_argument("--bare", action="store_true", help="measure the MPI library alone")
     parser.add_argument("--collective", nargs="+", choices=COLLECTIVES, default=["all_reduce"])
     parser.add_argument("--sizes", nargs="+", type=parse_bytes, default=[parse_bytes("1MiB")], help="e.g. 4 64KiB 1MiB")
     parser.add_argument("--seconds", type=float, default=2.0, help="a row (default: 2)")

@@ -65,7 +65,8 @@ class Backend(ABC):
         max_count: The most elements of a reduction, or bytes of a movement, in one call; the front door chunks.
         expression: The backend as text, set by whoever builds it.
         checks: Whether the ranks compare what they call before every collective.
-        notes: What its users should know of how it ran, such as which backend was left for which.
+        notes: What its users should know of how it is built, such as a slower way that had to be taken.
+        fell_back: Each change from one backend to another so far.
     """
 
     support: Support
@@ -73,6 +74,7 @@ class Backend(ABC):
     expression: str = ""
     checks: bool = False
     notes: Sequence[str] = ()
+    fell_back: Sequence[str] = ()
 
     def __init__(self, context: Context) -> None:
         self.context = context

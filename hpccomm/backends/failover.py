@@ -269,7 +269,7 @@ class FailoverBackend(Backend):
             self._note(f"from {self._asked[max(former, 0)]} to {self._asked[self._place]} at call {self._calls}: {why}")
 
     def _note(self, text: str) -> None:
-        self.notes = [*self.notes, text]
+        self.fell_back = [*self.fell_back, text]
         if (beside := self.context.beside) is not None:
             beside.note(f"failover {text}")
         if self.rank == 0 and self.size > 1:

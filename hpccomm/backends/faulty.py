@@ -67,7 +67,7 @@ class FaultyBackend(Backend):
             )
         self._inner = build(inner, context.child("inner"))
         self.support, self.max_count = self._inner.support, self._inner.max_count
-        self.checks = self._inner.checks
+        self.checks, self.notes = self._inner.checks, self._inner.notes
         self._kind, self._is_struck, self._call = kind.name, self.rank == rank, call
         self._seconds, self._moment = seconds, moment
         self._calls = 0
@@ -76,9 +76,9 @@ class FaultyBackend(Backend):
                 time.sleep(0.01)
 
     @property
-    def notes(self) -> Sequence[str]:  # type: ignore[override]
+    def fell_back(self) -> Sequence[str]:  # type: ignore[override]
         """Those of the backend inside."""
-        return self._inner.notes
+        return self._inner.fell_back
 
     def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
         """Pass on, or fail."""

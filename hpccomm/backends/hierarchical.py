@@ -48,6 +48,7 @@ class HierarchicalBackend(Backend):
             self._rail = build(inter, context.split(rail, f"rail{self._local}"))
         self.support = self._intra.support.joined(self._peers.support).without(HALVES)
         self.max_count = min(self._intra.max_count, self._peers.max_count)
+        self.notes = [*self._intra.notes, *self._peers.notes]
 
     def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
         """Reduce-scatter inside the node, all-reduce on the rails, all-gather inside the node."""

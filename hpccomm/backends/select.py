@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from hpccomm.backends.base import Backend
 from hpccomm.backends.context import Context
 from hpccomm.backends.registry import build
 from hpccomm.backends.strict import check_deadline, polled
+from hpccomm.backends.tuned import TunedBackend, setup_of
+from hpccomm.exchange import together
 from hpccomm.expression import Expression, parse
 from hpccomm.topology import Topology
+from hpccomm.tuning import load
 
 
 def choose(topology: Topology, *, has_mpi: bool) -> tuple[Expression, str]:
@@ -32,12 +38,28 @@ def choose(topology: Topology, *, has_mpi: bool) -> tuple[Expression, str]:
 
 
 def build_auto(context: Context, *, deadline: str = "arrival") -> Backend:
-    """Build the backend that `choose` names.
+    """Build what the tuning table of HPCCOMM_TUNING says, where it is of this set-up, else what `choose` names.
 
     Args:
         context: The group.
-        deadline: How MPI holds its own, as `mpi4py` takes it.
+        deadline: How MPI holds its own, as `mpi4py` takes it; ``strict`` leaves the table aside.
     """
     check_deadline("auto", deadline)
     expression, _ = choose(context.topology, has_mpi=context.communicator is not None)
-    return build(polled(expression) if deadline == "strict" else expression, context)
+    if deadline == "strict":
+        return build(polled(expression), context)
+    path = os.environ.get("HPCCOMM_TUNING")
+    return build(expression, context) if path is None else _tuned(context, Path(path), expression)
+
+
+def _tuned(context: Context, path: Path, otherwise: Expression) -> Backend:
+    """Build what a table says; rank 0 of the group reads it for all."""
+    tuning = context.exchange.all_gather(
+        together(context.exchange, lambda: load(path) if context.topology.rank == 0 else None)
+    )[0]
+    assert tuning is not None
+    if not (differences := tuning.setup.differences(setup_of(context.exchange, context.topology, context.device))):
+        return TunedBackend(context, tuning, path.name)
+    backend = build(otherwise, context)
+    backend.notes = [*backend.notes, f"{path.name} is not used: it is of {', '.join(differences)}"]
+    return backend

@@ -91,7 +91,7 @@ class Series:
             if cells[candidate.expression].state is State.FAILED:
                 candidate.dropped = f"failed at {text}: {cells[candidate.expression].error}"
         for candidate in left:
-            if notes := tuple(candidate.group._runner.backend.notes):
+            if notes := tuple(candidate.group._runner.backend.fell_back):
                 cells[candidate.expression] = replace(cells[candidate.expression], fell_back=notes)
         return Row(size, tuple(known.noted(cells[name], size) for name, known in self._facts.items()))
 

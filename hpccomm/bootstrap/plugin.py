@@ -95,7 +95,7 @@ def create(options: Any, pg_options: object | None) -> HpccommProcessGroup | Hpc
     finally:
         control.close()
     log = GroupLog(name, ranks, control.topology.rank, backend.expression)
-    log.notes.extend(backend.notes)
+    log.notes += [*backend.notes, *backend.fell_back]
     flight.add(log)
     runner = Runner(backend, log, asked=expression, blame=vigil.blame, on_death=vigil.on_death)
     return _face(runner)

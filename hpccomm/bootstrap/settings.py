@@ -30,6 +30,7 @@ KNOWN = frozenset(
         "SINGLETON",
         "STORE_PORT",
         "SWITCH_ID",
+        "TUNING",
     )
 )
 _FOR_TESTS = f"{PREFIX}TEST_"

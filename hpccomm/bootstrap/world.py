@@ -86,6 +86,7 @@ class World:
             self._take_down()
             raise
         self.backend = _backend_of(self._group)
+        self._backend_notes = tuple(self._group._runner.backend.notes)  # type: ignore[attr-defined]
         reason = choose(self.topology, has_mpi=booted.communicator is not None)[1]
         self._reason = f" (auto: {reason})" if expression.name == "auto" else ""
 
@@ -146,14 +147,14 @@ class World:
     @property
     def fell_back(self) -> tuple[str, ...]:
         """Each change from one backend to another that `failover` has made in `group`."""
-        return tuple(self.group._runner.backend.notes)  # type: ignore[attr-defined]
+        return tuple(self.group._runner.backend.fell_back)  # type: ignore[attr-defined]
 
     def __str__(self) -> str:
         boot = self._boot
         return (
             f"{self.topology}\nlauncher {boot.launch.launcher.name}, MPI {boot.mpi_library}, "
             f"torch {torch.__version__}\nbackend {self.backend}{self._reason}"
-            + "".join(f"\nnote: {note}" for note in (*boot.launch.notes, *self.topology.notes))
+            + "".join(f"\nnote: {note}" for note in (*boot.launch.notes, *self.topology.notes, *self._backend_notes))
         )
 
     def __enter__(self) -> World:

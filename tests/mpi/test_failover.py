@@ -40,7 +40,7 @@ def group(backend: str, seconds: float = 20.0) -> dist.ProcessGroup:
 
 def notes(over: dist.ProcessGroup) -> list[str]:
     """Give what the group's backend noted, the same on all ranks."""
-    mine = list(over._runner.backend.notes)
+    mine = list(over._runner.backend.fell_back)
     assert all(found == mine for found in COMM.allgather(mine))
     return mine
 

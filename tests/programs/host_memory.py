@@ -1,4 +1,4 @@
-"""Reduce and move tensors of sizes about a window's and a piece's, where ranks may read each other's memory and where not.
+"""Reduce and move tensors about as large as a window and a piece, where memory may be read and where it may not.
 
 Rank 0 prints what the backend notes.
 """
