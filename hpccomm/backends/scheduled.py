@@ -13,6 +13,7 @@ import torch
 from hpccomm.algorithms import serving
 from hpccomm.backends.base import Backend, Operation
 from hpccomm.backends.c10d import Op
+from hpccomm.backends.carried import CarriedBackend
 from hpccomm.backends.combine import REDUCTIONS
 from hpccomm.backends.context import Context
 from hpccomm.backends.execute import execute
@@ -23,7 +24,7 @@ from hpccomm.expression import Expression
 from hpccomm.schedule import blocks
 
 
-class ScheduledBackend(Backend):
+class ScheduledBackend(CarriedBackend):
     """One algorithm over one carrier.
 
     16-bit and 8-bit floats are reduced in float32 and rounded once.
@@ -108,27 +109,6 @@ class ScheduledBackend(Backend):
         assert algorithm.all_to_all is not None
         steps = algorithm.all_to_all(self.rank, self.size, sent, received)
         return execute(steps, self._carrier, output.view(-1), source=source.view(-1))
-
-    def barrier(self) -> Operation:
-        """Use the carrier's barrier."""
-        return self._carrier.barrier()
-
-    def send(self, buffer: torch.Tensor, dest: int, tag: int) -> Operation:
-        """Use the carrier's send."""
-        return self._carrier.send(buffer, dest, tag)
-
-    def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
-        """Use the carrier's recv."""
-        return self._carrier.recv(buffer, source, tag)
-
-    def recv_any(self, buffer: torch.Tensor, tag: int, found: list[int]) -> Operation:
-        """Use the carrier's recv_any."""
-        return self._carrier.recv_any(buffer, tag, found)
-
-    def close(self) -> None:
-        """Close the carrier."""
-        self._carrier.close()
-        super().close()
 
 
 def builder(algorithm: str) -> Callable[[Context, Expression], Backend]:

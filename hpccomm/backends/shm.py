@@ -18,9 +18,10 @@ from itertools import pairwise
 
 import torch
 
-from hpccomm.backends.base import MAX_COUNT, Backend, Operation, offsets
+from hpccomm.backends.base import MAX_COUNT, Operation, offsets
 from hpccomm.backends.board import Board
 from hpccomm.backends.c10d import Op, ReduceOp
+from hpccomm.backends.carried import CarriedBackend
 from hpccomm.backends.combine import COMBINE, REDUCTIONS
 from hpccomm.backends.context import Context
 from hpccomm.backends.host_memory import find
@@ -38,7 +39,7 @@ _CROSSOVER = 256 * 1024
 Pieces = list[tuple[int, torch.Tensor]]
 
 
-class ShmBackend(Backend):
+class ShmBackend(CarriedBackend):
     """Ranks of one host that read each other's memory.
 
     16-bit floats are reduced in float32 and rounded once; 8-bit floats likewise.
@@ -58,22 +59,22 @@ class ShmBackend(Backend):
         self.notes = [copied] if copied else []
         self._board = Board(context.exchange)
         small = "gloo" if context.communicator is None else "mpi4py"
-        self._small = build(parse(small), context.child("small"))
-        self.max_count = min(self._small.max_count, (self._memory.most_bytes or MAX_COUNT) // _WIDEST)
-        self.support = _support(self._small.support)
+        self._carrier = build(parse(small), context.child("small"))
+        self.max_count = min(self._carrier.max_count, (self._memory.most_bytes or MAX_COUNT) // _WIDEST)
+        self.support = _support(self._carrier.support)
         self._others = [(self.rank + shift) % self.size for shift in range(1, self.size)]
         self._scratch = torch.empty(_PIECE_BYTES, dtype=torch.uint8)
 
     def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
         """Reduce the own n-th and collect the others', a piece at a time."""
         if self._is_small(buffer):
-            return self._widened(buffer, lambda wide: self._small.all_reduce(wide, op))
+            return self._widened(buffer, lambda wide: self._carrier.all_reduce(wide, op))
         return self._reduced_by_owners(buffer.view(-1), op, collects=True, what=f"all_reduce {op}")
 
     def reduce(self, buffer: torch.Tensor, op: Op, root: int) -> Operation:
         """Reduce the own n-th; the root collects the others'."""
         if self._is_small(buffer):
-            return self._widened(buffer, lambda wide: self._small.reduce(wide, op, root))
+            return self._widened(buffer, lambda wide: self._carrier.reduce(wide, op, root))
         return self._reduced_by_owners(
             buffer.view(-1), op, collects=self.rank == root, what=f"reduce {op} {root} {buffer.numel()}"
         )
@@ -84,8 +85,8 @@ class ShmBackend(Backend):
         """Reduce the own block, reading it from all ranks."""
         if self._is_small(source):
             if source.dtype not in HALVES:
-                return self._small.reduce_scatter(output, source, op, counts)
-            return self._widened(output, lambda wide: self._small.reduce_scatter(wide, source.float(), op, counts))
+                return self._carrier.reduce_scatter(output, source, op, counts)
+            return self._widened(output, lambda wide: self._carrier.reduce_scatter(wide, source.float(), op, counts))
         return self._reduce_scatter(output.view(-1), source.view(-1), op, counts)
 
     def _reduce_scatter(
@@ -102,13 +103,13 @@ class ShmBackend(Backend):
     def all_gather(self, output: torch.Tensor, source: torch.Tensor, counts: Sequence[int] | None = None) -> Operation:
         """Read every rank's block into place."""
         if self._is_small(output):
-            return self._small.all_gather(output, source, counts)
+            return self._carrier.all_gather(output, source, counts)
         return self._gather(output.view(-1), source.view(-1), counts, f"all_gather {counts or source.numel()}")
 
     def gather(self, output: torch.Tensor | None, source: torch.Tensor, root: int) -> Operation:
         """Have the root read every rank's block into place."""
         if source.numel() * source.element_size() * self.size < self._crossover:
-            return self._small.gather(output, source, root)
+            return self._carrier.gather(output, source, root)
         return self._gather(
             None if output is None else output.view(-1), source.view(-1), None, f"gather {root} {source.numel()}"
         )
@@ -130,13 +131,13 @@ class ShmBackend(Backend):
     def broadcast(self, buffer: torch.Tensor, root: int) -> Operation:
         """Read the root's tensor."""
         if self._is_small(buffer):
-            return self._small.broadcast(buffer, root)
+            return self._carrier.broadcast(buffer, root)
         return self._read_of_root(buffer.view(-1), buffer if self.rank == root else None, root, 0, "broadcast")
 
     def scatter(self, output: torch.Tensor, source: torch.Tensor | None, root: int) -> Operation:
         """Read the own block of the root's tensor."""
         if self._memory.most_bytes or output.numel() * output.element_size() * self.size < self._crossover:
-            return self._small.scatter(output, source, root)
+            return self._carrier.scatter(output, source, root)
         return self._read_of_root(output.view(-1), source, root, self.rank * output.numel(), "scatter")
 
     def _read_of_root(
@@ -156,7 +157,7 @@ class ShmBackend(Backend):
     ) -> Operation:
         """Read the own block of every rank; what all send may be more than windows hold."""
         if self._memory.most_bytes:
-            return self._small.all_to_all(output, source, sent, received)
+            return self._carrier.all_to_all(output, source, sent, received)
         return self._all_to_all(output.view(-1), source.view(-1), sent, received)
 
     def _all_to_all(
@@ -178,27 +179,6 @@ class ShmBackend(Backend):
                 else:
                     self._read(other, start, into)
             yield from self._board.leave()
-
-    def barrier(self) -> Operation:
-        """Use MPI's or Gloo's."""
-        return self._small.barrier()
-
-    def send(self, buffer: torch.Tensor, dest: int, tag: int) -> Operation:
-        """Use MPI's or Gloo's."""
-        return self._small.send(buffer, dest, tag)
-
-    def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
-        """Use MPI's or Gloo's."""
-        return self._small.recv(buffer, source, tag)
-
-    def recv_any(self, buffer: torch.Tensor, tag: int, found: list[int]) -> Operation:
-        """Use MPI's or Gloo's."""
-        return self._small.recv_any(buffer, tag, found)
-
-    def close(self) -> None:
-        """Close what small tensors go by."""
-        self._small.close()
-        super().close()
 
     def _reduced_by_owners(self, buffer: torch.Tensor, op: Op, *, collects: bool, what: str) -> Operation:
         """Reduce own pieces in place, and collect those that their owners have done."""

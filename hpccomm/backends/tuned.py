@@ -11,6 +11,7 @@ import torch
 
 from hpccomm.backends.base import Backend, Operation
 from hpccomm.backends.c10d import Op
+from hpccomm.backends.carried import CarriedBackend
 from hpccomm.backends.context import Context
 from hpccomm.backends.registry import build
 from hpccomm.backends.support import HALVES, Support
@@ -44,7 +45,7 @@ def _processor() -> str:
     return models[0] if models else platform.machine()
 
 
-class TunedBackend(Backend):
+class TunedBackend(CarriedBackend):
     """The backends of a table; what one of them does not reduce, none is asked for.
 
     Args:
@@ -61,7 +62,7 @@ class TunedBackend(Backend):
         }
         self.support = _support([backend.support for backend in self._built.values()])
         self.max_count = min(backend.max_count for backend in self._built.values())
-        self._small = self._for("all_reduce", 0)
+        self._carrier = self._for("all_reduce", 0)
         chosen = ", ".join(f"{backend} from {format_bytes(size)}" for size, backend in tuning.choices["all_reduce"])
         notes = [note for backend in self._built.values() for note in backend.notes]
         self.notes = [f"backends by {name}; all_reduce: {chosen}", *notes]
@@ -102,26 +103,11 @@ class TunedBackend(Backend):
         """Use the fastest for the largest size: ranks may send different sizes, and must take one backend."""
         return self._for("all_to_all", 2**62).all_to_all(output, source, sent, received)
 
-    def barrier(self) -> Operation:
-        """Use the fastest for small tensors."""
-        return self._small.barrier()
-
-    def send(self, buffer: torch.Tensor, dest: int, tag: int) -> Operation:
-        """Use the fastest for small tensors, whatever the size: a receiver cannot know it."""
-        return self._small.send(buffer, dest, tag)
-
-    def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
-        """Use that of `send`."""
-        return self._small.recv(buffer, source, tag)
-
-    def recv_any(self, buffer: torch.Tensor, tag: int, found: list[int]) -> Operation:
-        """Use that of `send`."""
-        return self._small.recv_any(buffer, tag, found)
-
     def close(self) -> None:
         """Close all of them."""
         for backend in self._built.values():
-            backend.close()
+            if backend is not self._carrier:
+                backend.close()
         super().close()
 
     def _of(self, collective: str, tensor: torch.Tensor, times: int = 1) -> Backend:
