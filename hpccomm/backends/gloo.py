@@ -57,6 +57,7 @@ class GlooBackend(Backend):
 
     def __init__(self, context: Context, *, threads: int = 2, accumulate: str = "native") -> None:
         super().__init__(context)
+        self.overlaps = True
         if accumulate not in ("native", "float32"):
             raise _bad_option("accumulate", accumulate, "native or float32")
         if not isinstance(threads, int) or threads < 1:

@@ -2,23 +2,34 @@
 
 Every node is cut into as many shards as the smallest node has ranks. Rank j of each node carries shard j: its group
 across the nodes is rail j. Ranks past the smallest size take part inside their node only. An all-reduce of S bytes
-over k nodes moves 2(k-1)/k * S bytes out of each node. Any placement of ranks and any node sizes are served, since
-all indices come from the topology.
+over k nodes moves 2(k-1)/k * S bytes out of each node, half of that with a 16-bit wire. Any placement of ranks and any
+node sizes are served, since all indices come from the topology.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 import torch
 
+from hpccomm.backends.alongside import Begun, alongside
 from hpccomm.backends.base import Backend, Operation, offsets, uneven
-from hpccomm.backends.c10d import Op
+from hpccomm.backends.c10d import Op, ReduceOp
 from hpccomm.backends.context import Context
+from hpccomm.backends.layout import pieces
 from hpccomm.backends.rails import Rails
 from hpccomm.backends.registry import build
 from hpccomm.backends.support import HALVES
+from hpccomm.backends.wire import DTYPES, all_reduce_narrow
+from hpccomm.errors import OptionError
 from hpccomm.expression import Expression
+
+_SHARD_BYTES = 2**20  # of a piece, on each rail
+_MOST_CROSSING = 3  # pieces at once, where the backend between nodes can have several under way
+
+Crossing = tuple[torch.Tensor, torch.Tensor, list[int], Begun]
+"""A piece, its shard on this rank's rail, the shards' counts, and the reduction over the nodes."""
 
 
 class HierarchicalBackend(Backend):
@@ -31,9 +42,12 @@ class HierarchicalBackend(Backend):
         intra: The backend among the ranks of one node.
         inter: The backend among the ranks of one rail.
         by: What a node is: ``node``, ``socket``, ``switch``, or a number of ranks by which each node is cut.
+        wire: The dtype in which sums of float32 cross between nodes: ``bfloat16``, ``float16``, or none other.
     """
 
-    def __init__(self, context: Context, intra: Expression, inter: Expression, *, by: str | int = "node") -> None:
+    def __init__(
+        self, context: Context, intra: Expression, inter: Expression, *, by: str | int = "node", wire: str = "float32"
+    ) -> None:
         super().__init__(context)
         self._topology = context.topology.by(by)
         topology = self._topology
@@ -49,16 +63,48 @@ class HierarchicalBackend(Backend):
         self.support = self._intra.support.joined(self._peers.support).without(HALVES)
         self.max_count = min(self._intra.max_count, self._peers.max_count)
         self.notes = [*self._intra.notes, *self._peers.notes]
+        self._wire = _wire_asked(wire)
+        self._most_crossing = _MOST_CROSSING if self._peers.overlaps and self._wire is None else 1
 
     def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
-        """Reduce-scatter inside the node, all-reduce on the rails, all-gather inside the node."""
+        """Reduce-scatter inside the node, all-reduce on the rails, all-gather inside the node, a piece after the other.
+
+        While a piece crosses, the next one is reduced inside the node.
+        """
         flat = buffer.view(-1)
-        counts = self._shards(flat.numel())
-        shard = flat.new_empty(counts[self._local])
-        yield from self._intra.reduce_scatter(shard, flat, op, uneven(counts))
-        if self._rail is not None and shard.numel():
+        crossing: deque[Crossing] = deque()
+        try:
+            for start, end in pieces(flat.numel(), self._carriers * _SHARD_BYTES // flat.element_size()):
+                piece = flat[start:end]
+                counts = self._shards(piece.numel())
+                shard = piece.new_empty(counts[self._local])
+                reducing = self._intra.reduce_scatter(shard, piece, op, uneven(counts))
+                yield from alongside(reducing, [begun for *_, begun in crossing])
+                if len(crossing) == self._most_crossing:
+                    yield from self._land(crossing)
+                crossing.append((piece, shard, counts, Begun(self._cross(shard, op))))
+            while crossing:
+                yield from self._land(crossing)
+        finally:
+            for *_, begun in crossing:
+                begun.close()
+
+    def _cross(self, shard: torch.Tensor, op: Op) -> Operation:
+        """Reduce a shard over the nodes."""
+        if self._rail is None or not shard.numel():
+            return
+        if self._wire is not None and op == ReduceOp.SUM and shard.dtype == torch.float32:
+            yield from all_reduce_narrow(self._rail, shard, self._wire, self.size)
+        else:
             yield from self._rail.all_reduce(shard, op)
-        yield from self._intra.all_gather(flat, shard, uneven(counts))
+
+    def _land(self, crossing: deque[Crossing]) -> Operation:
+        """Wait for the first shard that crosses, and gather its piece inside the node."""
+        piece, shard, counts, begun = crossing[0]
+        yield from begun.finish()
+        crossing.popleft()
+        gathering = self._intra.all_gather(piece, shard, uneven(counts))
+        yield from alongside(gathering, [begun for *_, begun in crossing])
 
     def broadcast(self, buffer: torch.Tensor, root: int) -> Operation:
         """Broadcast inside the root's node, shards on the rails, all-gather inside the other nodes."""
@@ -153,3 +199,17 @@ class HierarchicalBackend(Backend):
         share, rest = divmod(count, self._carriers)
         idle = self._topology.local_world_size - self._carriers
         return [share + (shard < rest) for shard in range(self._carriers)] + [0] * idle
+
+
+def _wire_asked(wire: str) -> torch.dtype | None:
+    """Give the dtype, or None for float32 as it is."""
+    if wire == "float32":
+        return None
+    if wire not in DTYPES:
+        raise OptionError(
+            f"build backend hierarchical(…, wire={wire})",
+            found=f"{wire!r}",
+            remedy=f"give {', '.join(DTYPES)} or float32",
+            everywhere=True,
+        )
+    return DTYPES[wire]
