@@ -12,6 +12,7 @@ import statistics
 import sys
 import time
 import warnings
+from collections.abc import Mapping
 
 import torch
 
@@ -31,9 +32,9 @@ def main() -> None:
         for collective in options.collective:
             calls = bare(collective) if options.bare else contenders(collective, options.backend)
             for size in options.sizes:
-                for name, (times, cpu_s) in measured(calls, size, options.seconds).items():
+                for name, samples in repeated(calls, Memory.of(size), options.seconds).items():
                     if world.topology.rank == 0:
-                        print(json.dumps(row(collective, name, size, times, cpu_s)), flush=True)
+                        print(json.dumps(row(collective, name, size, samples)), flush=True)
 
 
 def parse() -> argparse.Namespace:
@@ -47,8 +48,9 @@ def parse() -> argparse.Namespace:
     return parser.parse_args(sys.argv[1:])
 
 
-def row(collective: str, name: str, size: int, times: list[float], cpu_s: float) -> dict[str, object]:
+def row(collective: str, name: str, size: int, samples: list[tuple[float, float]]) -> dict[str, object]:
     """Give a row as the results keep it."""
+    times = [taken for taken, _ in samples]
     return {
         "collective": collective,
         "contender": name,
@@ -57,27 +59,28 @@ def row(collective: str, name: str, size: int, times: list[float], cpu_s: float)
         "iterations": len(times),
         "time_us_median": round(statistics.median(times) * 1e6, 2),
         "time_us_min": round(min(times) * 1e6, 2),
-        "cpu_s_per_GB": round(cpu_s / (size * len(times) / 1e9), 4),
+        "cpu_s_per_GB": round(sum(cpu for _, cpu in samples) / (size * len(samples) / 1e9), 4),
     }
 
 
-def measured(calls: dict[str, Call], size: int, seconds: float) -> dict[str, tuple[list[float], float]]:
-    """Give for each contender the time of each repetition in seconds, and the CPU seconds of all."""
-    memory = Memory.of(size)
-    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
-    first = sum(timed(call, memory)[0] for call in calls.values())  # warms up
+def repeated(calls: Mapping[str, Call], memory: Memory, seconds: float) -> dict[str, list[tuple[float, float]]]:
+    """Make one call of each in turn, for so many seconds each.
+
+    Returns:
+        For each, of each repetition: the slowest rank's time, and the CPU time of all ranks together, in seconds.
+    """
+    for call in calls.values():
+        timed(call, memory)  # warms up
     first = sum(timed(call, memory)[0] for call in calls.values())
     repetitions = COMM.bcast(int(min(_MOST, max(_LEAST, seconds * len(calls) / max(first, 1e-6)))))
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
     for _ in range(repetitions):
         for name, call in calls.items():
             taken[name].append(timed(call, memory))
-    gathered = {name: COMM.allgather(samples) for name, samples in taken.items()}
+    together = {name: list(zip(*COMM.allgather(samples), strict=True)) for name, samples in taken.items()}
     return {
-        name: (
-            [max(rank[i][0] for rank in ranks) for i in range(repetitions)],
-            sum(cpu for rank in ranks for _, cpu in rank),
-        )
-        for name, ranks in gathered.items()
+        name: [(max(time for time, _ in ranks), sum(cpu for _, cpu in ranks)) for ranks in samples]
+        for name, samples in together.items()
     }
 
 
