@@ -3,7 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """Give a file beside a place to write to, and put it there in one step if all goes well.
+
+    Raises:
+        OSError: It cannot be put there.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    yield beside
+    beside.replace(path)
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -12,6 +26,5 @@ def write_whole(path: Path, text: str) -> None:
     Raises:
         OSError: It cannot be written.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+    with whole(path) as beside:
+        beside.write_text(text, encoding="utf-8")
