@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
+import time
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ import torch
 import hpccomm.training
 from hpccomm.training.agreement import _PIECE, fingerprint
 from hpccomm.training.bucket import cut
+from hpccomm.training.meter import GradientTimer
+from hpccomm.training.sampler import ResumableSampler
 
 
 def test_no_module_stands_in_the_way_of_a_name() -> None:
@@ -71,3 +74,49 @@ def test_a_fingerprint_of_many_pieces_sees_their_order() -> None:
     tensor[5] = 1
     moved = tensor.roll(_PIECE)
     assert fingerprint(tensor) != fingerprint(moved)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_sampler_gives_the_rest_of_an_epoch(shuffle: bool) -> None:
+    made = [ResumableSampler(range(11), num_replicas=2, rank=rank, shuffle=shuffle) for rank in range(2)]
+    for epoch in range(2):
+        for one in made:
+            one.set_position(epoch)
+        every = [[*one] for one in made]
+        assert {*every[0], *every[1]} == {*range(11)}
+        for seen in range(8):
+            for one, all_of_it in zip(made, every, strict=True):
+                one.set_position(epoch, seen)
+                assert [*one] == all_of_it[seen:]
+                assert len(one) == max(0, 6 - seen)
+
+
+def test_time_in_which_buckets_overlap_counts_once() -> None:
+    futures: list[torch.futures.Future[torch.Tensor]] = [torch.futures.Future() for _ in range(3)]
+    timer = GradientTimer()
+    hook = timer.around(lambda state, bucket: state)
+    start = time.monotonic()
+    for future in futures[:2]:
+        assert hook(future, None) is future
+    time.sleep(0.05)
+    for future in futures[:2]:
+        future.set_result(torch.zeros(1))
+    time.sleep(0.05)
+    hook(futures[2], None)
+    futures[2].set_result(torch.zeros(1))
+    assert 0.05 <= timer.seconds <= time.monotonic() - start - 0.05
+
+
+def test_a_hook_that_fails_is_not_on_its_way() -> None:
+    def fails(state: object, bucket: object) -> torch.futures.Future[torch.Tensor]:
+        raise RuntimeError("on purpose")
+
+    timer = GradientTimer()
+    with pytest.raises(RuntimeError, match="on purpose"):
+        timer.around(fails)(None, None)
+    before = timer.seconds
+    time.sleep(0.01)
+    done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+    done.set_result(torch.zeros(1))
+    timer.around(lambda state, bucket: done)(None, None)
+    assert timer.seconds - before < 0.01
