@@ -31,7 +31,12 @@ def test_the_file_is_what_is_rendered_without_fields(name: str) -> None:
 
 
 def test_there_is_a_file_and_a_line_of_the_readme_for_each_job() -> None:
-    assert {file.name for file in FILES.iterdir()} == {"README.md", *(f"{name}.sbatch" for name in JOBS)}
+    assert {file.name for file in FILES.iterdir() if file.is_file()} == {
+        "README.md",
+        "train.py",
+        "train_parallel.py",
+        *(f"{name}.sbatch" for name in JOBS),
+    }
     readme = (FILES / "README.md").read_text()
     for job in JOBS.values():
         assert f"| `{job.name}` | {job.start} | {job.summary} |" in readme
@@ -69,6 +74,13 @@ def test_an_array_has_all_cases() -> None:
     assert edits(text)["SIZES"] == "(4:1K 2K:1M 1M:1M)"
 
 
+def test_training_is_warned_and_requeued() -> None:
+    for name, signal in (("train", "USR1@300"), ("train-mpirun", "B:USR1@300")):
+        text = render(name, Fields(lead=300, program="my.py", arguments=("--no-such", "x")))
+        assert directives(text)[-3:] == [f"--signal={signal}", "--requeue", "--open-mode=append"]
+        assert (edits(text)["PROGRAM"], edits(text)["ARGUMENTS"]) == ("my.py", "(--no-such x)")
+
+
 def test_all_tasks_may_be_said_too_if_they_fit() -> None:
     assert render("bench-cpu", Fields(nodes=3, ntasks_per_node=4, ntasks=12)) == render(
         "bench-cpu", Fields(nodes=3, ntasks_per_node=4)
@@ -99,6 +111,9 @@ REFUSED = [
     ("bench-cpu", Fields(arguments=("--json", "x")), "--json among", "does not need it"),
     ("bench-cpu", Fields(arguments=("--json=x",)), "--json=x among", "does not need it"),
     ("bench-cpu", Fields(arguments=("--no-such",)), "--no-such", "--help"),
+    ("train", Fields(arguments=("--json", "x")), "--json among", "does not need it"),
+    ("train", Fields(lead=0), "--lead 0", "whole number"),
+    ("train", Fields(program=""), "--program without a value", "leave it out"),
     ("sweep", Fields(arguments=("-b", "4")), "-b among", "does not need it"),
     ("sweep", Fields(sizes=("1M",)), "the sizes '1M'", "4:64K"),
     ("sweep", Fields(sizes=("1M:1K",)), "the sizes '1M:1K'", "first and last"),

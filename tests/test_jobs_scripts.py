@@ -132,6 +132,7 @@ ENDS = [
     ("bench-apptainer", Fields(), {"PATH": "."}, 127, "neither apptainer nor singularity"),
     ("bench-pyxis", Fields(), {"PATH": "."}, 2, "this Slurm has no Pyxis"),
     ("sweep-collect", Fields(python="sh"), {}, 2, "no number of its job"),
+    ("train", Fields(python="sh", program="no.py"), {}, 2, "train with no.py"),
 ]
 
 

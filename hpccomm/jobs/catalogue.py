@@ -22,6 +22,7 @@ _ACCOUNT = (
 )
 _RANKS = ("nodes", "ntasks", "ntasks_per_node", "cpus_per_task")
 _BENCH = (*_ACCOUNT, *_RANKS, "modules", "python", "backends", "results", "arguments")
+_TRAIN = (*_ACCOUNT, *_RANKS, "lead", "modules", "python", "program", "results", "arguments")
 _CONTAINER = (*_BENCH, "gpus_per_node", "mpi_plugin", "image", "container_options")
 
 
@@ -53,17 +54,32 @@ class Job:
 _SMALL = {"nodes": 2, "ntasks_per_node": 2, "cpus_per_task": 1, "time": "10:00", "output": "%x-%j.out"}
 _ENVIRONMENT = {"python": "python", "results": "hpccomm-results"}
 _DEFAULTS = {**_SMALL, **_ENVIRONMENT}
+_PROGRAM = {"program": "jobs/train.py", "lead": 120}
 _SIZES = ("4:16K", "64K:1M", "4M:64M")
 _CASES = {"backends": ("mpi4py", "gloo", "hierarchical(mpi4py, gloo)"), "sizes": _SIZES}
 
 
-def _measuring(name: str, *pieces: str, program: str = '"${python[@]}"') -> tuple[str, ...]:
+def _measuring(name: str, *pieces: str, python: str = '"${python[@]}"') -> tuple[str, ...]:
     """Give the body of a job that runs the benchmark once."""
-    return (parts.SIZES, *pieces, parts.BENCH.replace("<job>", name), _running(program))
+    return (parts.SIZES, *pieces, parts.BENCH.replace("<job>", name), _benchmark(python))
 
 
-def _running(program: str) -> str:
-    return parts.RUN.replace("<program>", program)
+def _benchmark(python: str) -> str:
+    rest = "what was measured before it is in $json"
+    return _filled(parts.RUN, run=parts.IN_FRONT, program=f"{python} -m hpccomm.bench", verb="measure", rest=rest)
+
+
+def _training(name: str, start: str, run: str) -> tuple[str, ...]:
+    """Give the body of a job that trains."""
+    rest = "submitted again with --checkpoint ${json%.json}.pt it goes on from the last one"
+    running = _filled(parts.RUN, run=run, program='"${python[@]}"', verb="train", rest=rest)
+    return (parts.SIZES, parts.PYTHON, _filled(parts.TRAIN, job=name), start, running)
+
+
+def _filled(text: str, **words: str) -> str:
+    for name, word in words.items():
+        text = text.replace(f"<{name}>", word)
+    return text
 
 
 JOBS = {
@@ -113,7 +129,7 @@ JOBS = {
             takes=_CONTAINER,
             defaults={**_DEFAULTS, "image": "hpccomm.sqsh"},
             body=_measuring(
-                "bench-pyxis", parts.GPUS_IF_ANY, parts.PYXIS, parts.SRUN, program='"${options[@]}" "$PYTHON"'
+                "bench-pyxis", parts.GPUS_IF_ANY, parts.PYXIS, parts.SRUN, python='"${options[@]}" "$PYTHON"'
             ),
         ),
         Job(
@@ -123,7 +139,7 @@ JOBS = {
             needs="what bench-cpu needs",
             takes=(*_BENCH, "mpi_plugin", "sizes"),
             defaults={**_DEFAULTS, **_CASES, "output": "%x-%A-%a.out"},
-            body=(parts.SIZES, parts.PYTHON, parts.SRUN, parts.CASE, _running('"${python[@]}"')),
+            body=(parts.SIZES, parts.PYTHON, parts.SRUN, parts.CASE, _benchmark('"${python[@]}"')),
         ),
         Job(
             name="sweep-collect",
@@ -134,6 +150,24 @@ JOBS = {
             defaults={**_ENVIRONMENT, "nodes": 1, "ntasks_per_node": 1, "time": "5:00", "output": "%x-%j.out"},
             body=(parts.PYTHON, parts.COLLECT),
             after="sweep",
+        ),
+        Job(
+            name="train",
+            summary="training that is warned before its end, saves, and is requeued to go on",
+            start="srun",
+            needs="what bench-cpu needs, scikit-learn for jobs/train.py, and a Slurm that lets jobs be requeued",
+            takes=(*_TRAIN, "mpi_plugin"),
+            defaults={**_DEFAULTS, **_PROGRAM},
+            body=_training("train", parts.SRUN, parts.IN_FRONT),
+        ),
+        Job(
+            name="train-mpirun",
+            summary="the same training where srun cannot join the ranks",
+            start="mpirun",
+            needs="what train needs, but the mpirun of Open MPI or MPICH, or the mpiexec of Intel MPI in MPIRUN",
+            takes=(*_TRAIN, "mpirun", "mpirun_options"),
+            defaults={**_DEFAULTS, **_PROGRAM},
+            body=_training("train-mpirun", parts.MPIRUN, parts.BEHIND),
         ),
     )
 }

@@ -14,12 +14,12 @@ from hpccomm.jobs.catalogue import JOBS, Job
 from hpccomm.jobs.fields import ASKED, Fields, flag, given
 from hpccomm.units import parse_bytes
 
-_NUMBERS = ("nodes", "ntasks", "ntasks_per_node", "cpus_per_task", "gpus_per_node", "sweep")
+_NUMBERS = ("nodes", "ntasks", "ntasks_per_node", "cpus_per_task", "gpus_per_node", "sweep", "lead")
 _LARGEST = 10**6
 _MOST_CASES = 1000  # in an array, as Slurm is set up by default
 _TIME = re.compile(r"\d+|\d+:\d{1,2}|\d+:\d{1,2}:\d{1,2}|\d+-\d{1,2}(:\d{1,2}){0,2}|UNLIMITED", re.ASCII)
 _MEMORY = re.compile(r"\d+[KMGT]?", re.ASCII)
-_OURS = ("--json", "--help", "-h", "--version")  # options of the benchmark that the script gives, or that run nothing
+_OURS = ("--json", "--help", "-h", "--version")  # options that the script gives, or that run nothing
 
 
 def filled(job: Job, values: Fields) -> Fields:
@@ -61,7 +61,7 @@ def _check_number(name: str, value: object) -> None:
 
 
 def _check_texts(values: Fields) -> None:
-    for name in ("python", "results", "image"):
+    for name in ("python", "results", "image", "program"):
         if getattr(values, name) == "":
             _refuse(f"{flag(name)} without a value", "leave it out, or give one")
     if values.time is not None and (not _TIME.fullmatch(values.time) or not values.time.strip("0:-")):
@@ -94,7 +94,8 @@ def _check_bench(job: Job, values: Fields) -> None:
         _refuse(f"{cases(values)} cases", f"give fewer backends or sizes: at most {_MOST_CASES} cases")
     if "arguments" in job.takes:
         for option in _foreign(job, values.arguments):
-            _refuse(f"{option} among the benchmark's options", f"leave it out: {job.name} does not need it")
+            _refuse(f"{option} among the options", f"leave it out: {job.name} does not need it")
+    if "arguments" in job.takes and not values.program:
         parse_bench(values.arguments)
 
 

@@ -41,6 +41,8 @@ class Fields:
 
     ntasks: int | None = field(default=None, metadata={"help": "all tasks, to be checked against the rest"})
 
+    lead: int | None = field(default=None, metadata={"help": "seconds ahead of its end at which the job is warned"})
+
     modules: tuple[str, ...] = _edit("environment modules to load", "NAME", ())
     python: str | None = _edit("the python that has hpccomm", "PATH")
     mpirun: str | None = _edit("the mpirun of that python's MPI", "PATH")
@@ -50,9 +52,10 @@ class Fields:
     container_options: tuple[str, ...] = _edit("more options of apptainer exec, or of srun for Pyxis", "'OPTIONS'", ())
     backends: tuple[str, ...] = _edit("backend expressions to measure", "EXPR", ())
     sizes: tuple[str, ...] = _edit("ranges of sizes FIRST:LAST, a case each", "RANGE", ())
+    program: str | None = _edit("the training program", "FILE")
     results: str | None = _edit("folder for the results", "FOLDER")
     sweep: int | None = _edit("number of the sweep's job", "ID")
-    arguments: tuple[str, ...] = _edit("options of python -m hpccomm.bench", "OPTION", ())
+    arguments: tuple[str, ...] = _edit("options of what the ranks run", "OPTION", ())
 
 
 def given(values: Fields) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The pieces of bash that jobs are made of; the catalogue says which job has which.
 
 They hand on to each other: `ranks`, `per_node` and `cpus`, `python` (a command that runs hpccomm's python once),
-`start` (what starts the ranks), `json` and `arguments` (of the benchmark). The catalogue fills in words in <brackets>.
+`start` (what starts the ranks), `json` and `arguments` (of what they run). The catalogue fills in words in <brackets>.
 """
 
 from __future__ import annotations
@@ -105,6 +105,14 @@ arguments=("${ARGUMENTS[@]}" "$@")
 ((${#BACKENDS[@]} == 0)) || arguments+=(--backend "${BACKENDS[@]}")
 """
 
+TRAIN = r"""
+[[ -e $PROGRAM ]] || fail 2 "train with $PROGRAM" "no such file in $PWD" \
+    'call sbatch in the folder from which that path leads to it, or edit PROGRAM'
+mkdir -p "$RESULTS"
+json=$RESULTS/<job>-$SLURM_JOB_ID.json
+arguments=("$PROGRAM" --checkpoint "${json%.json}.pt" "${ARGUMENTS[@]}" "$@") # after a requeue the same checkpoint
+"""
+
 CASE = r"""
 case=$SLURM_ARRAY_TASK_ID
 cases=$((${#BACKENDS[@]} * ${#SIZES[@]}))
@@ -120,12 +128,23 @@ json=$folder/case-$case-of-$cases.json
 arguments=("${ARGUMENTS[@]}" "$@" --backend "$backend" -b "${sizes%%:*}" -e "${sizes##*:}")
 """
 
+COMMAND = r""""${start[@]}" <program> "${arguments[@]}" --json "$json" """
+
+IN_FRONT = COMMAND + "|| status=$?"
+
+BEHIND = (
+    COMMAND
+    + r"""&
+trap 'kill -USR1 "$!"' USR1 # Slurm warns this shell; mpirun hands it on to the ranks, and goes on
+wait "$!" || wait "$!" || status=$?"""
+)
+
 RUN = r"""
 rm -f "$json"
 status=0
-"${start[@]}" <program> -m hpccomm.bench "${arguments[@]}" --json "$json" || status=$?
-((status == 0)) || fail "$status" "measure on $ranks ranks" "${start[0]##*/} ended with status $status" \
-    "see the cause above; what was measured before it is in $json"
+<run>
+((status == 0)) || fail "$status" "<verb> on $ranks ranks" "${start[0]##*/} ended with status $status" \
+    "see the cause above; <rest>"
 # mpirun may end with 0 after a node was lost, and ranks that nobody joined run alone: the results must show it.
 "${python[@]}" -m hpccomm.jobs verify "$json" --ranks "$ranks"
 """

@@ -22,11 +22,13 @@ _EDITS = {
     "container_options": "more options of the container, e.g. mounts",
     "backends": "backend expressions, each in quotes; empty: those that work there",
     "sizes": "first and last size of a case; the array has backends x sizes cases: sbatch --array=0-N",
+    "program": "the program that all ranks run, from the folder in which sbatch is called",
     "results": "folder for the results, on a file system that all nodes share",
     "sweep": "number of the sweep's job; or the script's first argument",
     "arguments": "options of python -m hpccomm.bench; arguments of the script are added",
 }
 _IN_CONTAINER = {"python": "the image's python"}
+_OF_PROGRAM = {"arguments": "options of the program; arguments of the script are added"}
 
 
 def render(name: str, values: Fields | None = None) -> str:
@@ -75,11 +77,18 @@ def _directives(job: Job, values: Fields) -> Iterator[str]:
             yield f"#SBATCH {flag(name)}={word}"
     if "sizes" in job.takes:
         yield f"#SBATCH --array=0-{checks.cases(values) - 1}%1"
-    yield "#SBATCH --no-requeue"
+    if values.lead is None:
+        yield "#SBATCH --no-requeue"
+        return
+    to_the_shell = "B:" if "mpirun" in job.takes else ""
+    yield f"#SBATCH --signal={to_the_shell}USR1@{values.lead}"
+    yield "#SBATCH --requeue"
+    yield "#SBATCH --open-mode=append"
 
 
 def _about(job: Job) -> Iterator[str]:
-    arguments = " [OPTION of python -m hpccomm.bench ...]" if "arguments" in job.takes else ""
+    of = "the program" if "program" in job.takes else "python -m hpccomm.bench"
+    arguments = f" [OPTION of {of} ...]" if "arguments" in job.takes else ""
     if job.after:
         arguments = " NUMBER"
         usage = f"sbatch --dependency=afterany:NUMBER [--account=NAME ...] {job.name}.sbatch{arguments}"
@@ -93,7 +102,7 @@ def _about(job: Job) -> Iterator[str]:
 
 
 def _edits(job: Job, values: Fields) -> Iterator[str]:
-    hints = {**_EDITS, **(_IN_CONTAINER if "image" in job.takes else {})}
+    hints = _EDITS | (_IN_CONTAINER if "image" in job.takes else {}) | (_OF_PROGRAM if "program" in job.takes else {})
     for name in goes(EDIT):
         if name in job.takes:
             yield f"{name.upper()}={_assigned(name, getattr(values, name))} # EDIT: {hints[name]}"

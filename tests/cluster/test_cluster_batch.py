@@ -150,56 +150,6 @@ def test_killed_host_ends_the_job(with_slurm: Slurm, one_mpi: Mpi, tmp_path: Pat
     assert re.search(r"found: (mpirun ended with status|incomplete after)", jobs.output(job))
 
 
-TRAINING = """#!/bin/bash
-#SBATCH --nodes=2
-#SBATCH --ntasks-per-node=1
-#SBATCH --requeue
-#SBATCH --open-mode=append
-#SBATCH --time=10
-#SBATCH --output=%x-%j.out
-set -euo pipefail
-mkdir -p checkpoint-$SLURM_JOB_ID
-program=(python {program} checkpoint-$SLURM_JOB_ID {steps})
-"""
-BY_SRUN = """
-plugin=$(srun --mpi=list 2>&1 | python -m hpccomm.jobs plugin)
-srun --mpi="$plugin" --kill-on-bad-exit=1 "${program[@]}"
-"""
-BY_MPIRUN = """
-mpiexec -np 2 "${program[@]}" &
-trap "kill -USR1 $!" USR1
-wait $! || wait $!
-"""
-WARNED = {BY_SRUN: (), BY_MPIRUN: ("--batch",)}  # whom scancel signals, as --signal does with or without B:
-STEPS = 50
-
-
-def test_warned_jobs_are_requeued_and_go_on(with_slurm: Slurm, one_mpi: Mpi, tmp_path: Path) -> None:
-    jobs = batch(with_slurm, one_mpi, tmp_path)
-    program = Path(__file__).parent / "programs" / "preempted.py"
-    script = tmp_path / "train.sbatch"
-    started = {}
-    for body, signalled in WARNED.items():
-        script.write_text(TRAINING.format(program=program, steps=STEPS) + body)
-        started[with_slurm.submit(script, env=jobs.env, cwd=tmp_path)] = signalled
-    for job, signalled in started.items():
-        jobs.until(lambda job=job: "step 2" in jobs.output(job), job)  # type: ignore[misc]
-        jobs.command("scancel", "--signal=USR1", *signalled, str(job))
-    for job in started:
-        assert jobs.end(job) == JobEnd("COMPLETED", status=0, signal=0, restarts=1), jobs.output(job)
-        assert_went_on(jobs.output(job))
-
-
-def assert_went_on(said: str) -> None:
-    """See that each of two ranks did every step once, the later ones in the second start."""
-    for rank in ("0", "1"):
-        steps = re.findall(rf"start (\d) rank {rank} step (\d+)", said)
-        assert [int(step) for _, step in steps] == [*range(STEPS)], said
-        (saved,) = re.findall(rf"start 0 rank {rank} saved (\d+)", said)
-        assert int(saved) == sum(start == "0" for start, _ in steps), said
-        assert f"start 1 rank {rank} done {float(sum(range(STEPS)))}" in said
-
-
 def test_expression_that_sbatch_cut_is_told_to_be_cut(with_slurm: Slurm, one_mpi: Mpi, tmp_path: Path) -> None:
     jobs = batch(with_slurm, one_mpi, tmp_path)
     script = tmp_path / "job.sbatch"

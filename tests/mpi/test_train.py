@@ -1,0 +1,93 @@
+"""The training template inside ranks: a run that is warned and goes on ends with the bits of one that is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch.distributed as dist
+from training import FEW_RANKS
+from worlds import COMM
+
+from harness import ROOT
+from states import state
+
+sys.path.insert(0, str(ROOT / "jobs"))
+
+import train
+
+pytestmark = [pytest.mark.mpi(min_size=2), FEW_RANKS]
+
+RANK, SIZE = COMM.rank, COMM.size
+
+
+class Warned(train.Preemption):
+    """The last rank is warned in one of its steps; no Slurm is there to be asked for more."""
+
+    def __init__(self, at: int = 0) -> None:
+        super().__init__()
+        self.at, self.steps, self.requeued = at, 0, False
+
+    def agreed(self, group: dist.ProcessGroup | None = None) -> bool:
+        self.steps += 1
+        if self.steps == self.at and RANK == SIZE - 1:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return super().agreed(group)
+
+    def requeue(self, group: dist.ProcessGroup | None = None) -> None:
+        self.requeued = True
+
+
+@pytest.fixture(autouse=True)
+def _usual_signals() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGUSR1)
+    yield
+    signal.sigtimedwait([signal.SIGUSR1], 0)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
+    signal.signal(signal.SIGUSR1, before)
+
+
+def run(monkeypatch: pytest.MonkeyPatch, folder: Path, *options: str, warned_at: int = 0) -> bool:
+    """Train; tell whether a warning has ended it."""
+    preemption = Warned(warned_at)
+    monkeypatch.setattr(train, "preemption", preemption)
+    files = ["--checkpoint", str(folder / "checkpoint.pt"), "--json", str(folder / "result.json")]
+    train.main([*files, "--epochs", "2", "--batch", "64", *options])
+    signal.sigtimedwait([signal.SIGUSR1], 0)
+    return preemption.requeued
+
+
+OPTIONS = {
+    2: [
+        ("--precision", "float16", "--hook", "bfloat16", "--accumulate", "2"),
+        ("--precision", "bfloat16", "--hook", "adasum"),
+    ],
+    3: [("--backend", "ring(mpi4py)")],  # what three ranks add up depends on the place in a bucket
+}.get(SIZE, [])
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
+def test_it_goes_on_to_the_same_bits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: tuple[str, ...]) -> None:
+    folders = [Path(COMM.bcast(tmp_path)) / name for name in ("straight", "warned")]
+    if RANK == 0:
+        for folder in folders:
+            folder.mkdir()
+    COMM.Barrier()
+    assert not run(monkeypatch, folders[0], *options)
+    for step in (2, 3)[: 4 - SIZE]:  # on three ranks once is enough
+        assert run(monkeypatch, folders[1], *options, warned_at=step)
+    assert not (folders[1] / "result.json").exists()
+    assert not run(monkeypatch, folders[1], *options)
+    straight, warned = (state(folder / "checkpoint.pt") for folder in folders)
+    assert warned == straight
+    whole, again = (json.loads((folder / "result.json").read_text()) for folder in folders)
+    assert whole["complete"] is again["complete"] is True
+    assert whole["environment"]["ranks"] == SIZE
+    judged = [[(one["epoch"], one["accuracy"], one["loss"]) for one in of["results"]] for of in (whole, again)]
+    assert judged[0] == judged[1]
+    assert [epoch for epoch, _, _ in judged[0]] == [0, 1]
