@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.cluster.slurm import JobEnd, Slurm
-from harness import ROOT
+from harness import ROOT, Mpi, run_job
 
 JOB_S = 200.0  # for one start on a machine that does much else; it takes 10 s
 TO_THE_SHELL = {"train": (), "train-mpirun": ("--batch",)}  # scancel's options, as the scripts' --signal has B: or not
@@ -53,18 +53,29 @@ class Training:
     def warn(self, start: int, *, after_s: float = 0.0) -> None:
         """Warn it in one of its starts, counted from 0, some time after it has begun to train there."""
         end = time.monotonic() + JOB_S
-        while not re.search(r"^epoch ", self._said_in(start), re.MULTILINE):
+        while self.output.count("begins at epoch ") <= start:
             if time.monotonic() > end:
                 raise TimeoutError(self.output)
-            time.sleep(0.1)
+            time.sleep(0.05)
         time.sleep(after_s)
         warning = ["scancel", "--signal=USR1", *TO_THE_SHELL[self.name], str(self.number)]
         self.slurm.cluster.run(warning)
 
     def end(self) -> JobEnd:
         """Wait for its end."""
-        return self.slurm.wait(self.number, timeout_s=JOB_S)
+        return self.slurm.wait(self.number, timeout_s=2 * JOB_S)
 
-    def _said_in(self, start: int) -> str:
-        starts = self.output.split("begins at epoch ")[1:]
-        return starts[start] if start < len(starts) else ""
+    @property
+    def warned(self) -> list[str]:
+        """Where it has ended because of a warning."""
+        return re.findall(r"warned: ends at (.*)", self.output)
+
+
+def straight(mpi: Mpi, folder: Path, *arguments: str) -> Path:
+    """Train on two ranks without a warning, and give the checkpoint."""
+    checkpoint = folder / "straight.pt"
+    argv = [mpi.python, str(ROOT / "jobs" / "train.py"), "--checkpoint", str(checkpoint), *arguments]
+    result = run_job(mpi, 2, argv, timeout_s=2 * JOB_S)
+    if result.returncode:
+        raise RuntimeError(str(result))
+    return checkpoint

@@ -113,6 +113,8 @@ REFUSED = [
     ("bench-cpu", Fields(arguments=("--no-such",)), "--no-such", "--help"),
     ("train", Fields(arguments=("--json", "x")), "--json among", "does not need it"),
     ("train", Fields(lead=0), "--lead 0", "whole number"),
+    *(("train", Fields(lead=lead, time=time), f"--lead {lead} (seconds) with --time {time}", "more time")
+      for lead, time in ((120, "3"), (120, "3:00"), (3600, "1:00:59"), (86340, "1-0"), (90000, "1-1:00:59"))),
     ("train", Fields(program=""), "--program without a value", "leave it out"),
     ("sweep", Fields(arguments=("-b", "4")), "-b among", "does not need it"),
     ("sweep", Fields(sizes=("1M",)), "the sizes '1M'", "4:64K"),
@@ -134,6 +136,13 @@ def test_what_does_not_fit_is_refused(name: str, fields: Fields, found: str, rem
 @pytest.mark.parametrize("time", ["5", "90:00", "1:30:00", "1-12", "1-12:30", "1-12:30:00", "UNLIMITED"])
 def test_times_as_slurm_writes_them(time: str) -> None:
     assert f"--time={time}" in directives(render("sweep-collect", Fields(time=time)))
+
+
+@pytest.mark.parametrize(
+    ("lead", "time"), [(119, "3"), (119, "3:00"), (3600, "1:01:01"), (86339, "1-0"), (10**6, "UNLIMITED")]
+)
+def test_a_lead_that_leaves_time_is_taken(lead: int, time: str) -> None:
+    assert f"--signal=USR1@{lead}" in directives(render("train", Fields(lead=lead, time=time)))
 
 
 def test_command_line_lists_the_jobs(capsys: pytest.CaptureFixture[str]) -> None:

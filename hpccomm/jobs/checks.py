@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,6 +17,7 @@ from hpccomm.units import parse_bytes
 
 _NUMBERS = ("nodes", "ntasks", "ntasks_per_node", "cpus_per_task", "gpus_per_node", "sweep", "lead")
 _LARGEST = 10**6
+_EARLY_S = 60
 _MOST_CASES = 1000  # in an array, as Slurm is set up by default
 _TIME = re.compile(r"\d+|\d+:\d{1,2}|\d+:\d{1,2}:\d{1,2}|\d+-\d{1,2}(:\d{1,2}){0,2}|UNLIMITED", re.ASCII)
 _MEMORY = re.compile(r"\d+[KMGT]?", re.ASCII)
@@ -39,6 +41,7 @@ def filled(job: Job, values: Fields) -> Fields:
     found = replace(Fields(**defaults), **given(values))
     _check_texts(found)
     _check_tasks(found)
+    _check_lead(found)
     _check_bench(job, found)
     return found
 
@@ -82,6 +85,24 @@ def _check_tasks(values: Fields) -> None:
             f"--gpus-per-node {gpus} with --ntasks-per-node {per_node}, but each task has one GPU",
             "give one of the two, or both the same number",
         )
+
+
+def _check_lead(values: Fields) -> None:
+    if values.lead is not None and values.time is not None and values.lead + _EARLY_S >= _seconds(values.time):
+        _refuse(
+            f"--lead {values.lead} (seconds) with --time {values.time}, and Slurm may warn {_EARLY_S} seconds early",
+            "give more time, or a shorter lead: each start would be warned as it begins, and requeued",
+        )
+
+
+def _seconds(time: str) -> float:
+    """Read a time limit as Slurm writes it."""
+    if time == "UNLIMITED":
+        return math.inf
+    days, dash, clock = time.rpartition("-")
+    parts = [int(part) for part in clock.split(":")]
+    units = (3600, 60, 1) if dash or len(parts) == 3 else (60, 1)  # the last ones may be missing
+    return 86400 * int(days or 0) + sum(part * unit for part, unit in zip(parts, units, strict=False))
 
 
 def _check_bench(job: Job, values: Fields) -> None:
