@@ -26,7 +26,6 @@ import torch
 import torch.distributed as dist
 from rich.console import Console
 from rich.progress import Progress
-from sklearn.datasets import load_digits
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.functional import cross_entropy
@@ -85,6 +84,8 @@ def seed(number: int) -> None:
 
 def digits() -> tuple[TensorDataset, TensorDataset]:
     """Give images of shape (rows, 1, 8, 8), from 0 to 1, and their labels: for training, and for the test."""
+    from sklearn.datasets import load_digits  # here, as it takes a second
+
     data = load_digits()
     images = torch.as_tensor(data.images / 16, dtype=torch.get_default_dtype()).unsqueeze(1)
     labels = torch.as_tensor(data.target)
@@ -127,11 +128,6 @@ class Training:
         settle_buckets(self.model, lambda: self.loss(*self.data[: options.batch]))
         self.checkpoint.restore(start)
 
-    @property
-    def rows_a_step(self) -> int:
-        """How many rows a rank sees in a step, but for the last step of an epoch."""
-        return int(self.options.batch * self.options.accumulate)
-
     def loss(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Give the mean loss of some rows."""
         with self.autocast():
@@ -142,21 +138,21 @@ class Training:
         precision = self.options.precision
         return torch.autocast("cpu", dtype=getattr(torch, precision), enabled=precision != "float32")
 
-    def steps(self, epoch: int, done: int) -> Iterator[int]:
-        """Train for the rest of an epoch; after each step give how many of its steps are done."""
-        self.sampler.set_position(epoch, done * self.rows_a_step)
+    def steps(self, epoch: int, seen: int) -> Iterator[int]:
+        """Train for the rest of an epoch; after each step give how many of its rows this rank has seen."""
+        self.sampler.set_position(epoch, seen)
         # Its own generator: a loader draws a number when it begins, and a run that goes on has drawn that before.
         generator = torch.Generator().manual_seed(self.options.seed + epoch)
         loader = DataLoader(self.data, self.options.batch, sampler=self.sampler, generator=generator)
         for batch, micro in accumulate(self.model, loader, passes=self.options.accumulate, rows=rows_of):
             with micro.context():
                 self.scaler.scale(self.loss(*batch) * micro.weight).backward()
+            seen += rows_of(batch)
             if micro.last:
                 self.scaler.step(self.optimizer)
                 self.scaler.update()
                 self.optimizer.zero_grad()
-                done += 1
-                yield done
+                yield seen
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
@@ -181,19 +177,19 @@ def rows_of(batch: Sequence[torch.Tensor]) -> int:
 def train(training: Training, bar: Progress) -> list[dict[str, Any]] | None:
     """Train to the end, and give the results of the epochs; None where a warning ended it before. Collective."""
     options, checkpoint = training.options, training.checkpoint
-    position = (options.checkpoint and checkpoint.load()) or {"epoch": 0, "step": 0, "results": []}
-    bar.console.print("begins at epoch {epoch}, step {step}".format_map(position))
+    position = (options.checkpoint and checkpoint.load()) or {"epoch": 0, "seen": 0, "results": []}
+    bar.console.print("begins at epoch {epoch}, after {seen} rows of each rank".format_map(position))
     task = bar.add_task("training", total=options.epochs)
     for epoch in range(position["epoch"], options.epochs):
         pace = Pace(training)
-        for done in training.steps(epoch, position["step"]):
-            bar.update(task, completed=epoch + done * training.rows_a_step / training.sampler.num_samples)
+        for seen in training.steps(epoch, position["seen"]):
+            bar.update(task, completed=epoch + seen / training.sampler.num_samples)
             if preemption.agreed():
-                save(training, {**position, "epoch": epoch, "step": done})
-                bar.console.print(f"warned: ends at epoch {epoch}, step {done}")
+                save(training, {**position, "epoch": epoch, "seen": seen})
+                bar.console.print(f"warned: ends at epoch {epoch}, after {seen} rows of each rank")
                 return None
         result = {"epoch": epoch, **pace.measured(), **training.evaluate()}
-        position = {"epoch": epoch + 1, "step": 0, "results": [*position["results"], result]}
+        position = {"epoch": epoch + 1, "seen": 0, "results": [*position["results"], result]}
         save(training, position)
         bar.console.print(describe(result))
     check_parameters(training.model)
@@ -224,15 +220,19 @@ class Pace:
 def describe(result: dict[str, Any]) -> str:
     """Give the line of an epoch."""
     return (
-        f"epoch {result['epoch']}: test accuracy {result['accuracy']:.1%}, loss {result['loss']:.4f}; "
-        f"{result['rows_per_s']:.0f} rows/s, gradients on their way {result['communication_share']:.0%} of the time"
+        f"epoch {result['epoch']}: test accuracy {result['accuracy']:.1%}, loss {result['loss']:.4f}, "
+        f"{result['rows_per_s']:.0f} rows/s, communication {result['communication_share']:.0%}"
     )
 
 
 def progress_bar(world: hpccomm.World) -> Progress:
-    """Give a bar that shows where the user has a terminal; what is printed on its console comes from rank 0 only."""
+    """Give a bar that shows where the user has a terminal; rank 0 alone prints on its console, the world first."""
     shows = is_terminal(2, has_launcher=world.topology.world_size > 1)
-    console = Console(stderr=shows, force_terminal=shows, quiet=world.topology.rank > 0, highlight=False, width=160)
+    width = None if shows else 160
+    console = Console(
+        stderr=shows, force_terminal=shows, width=width, quiet=world.topology.rank > 0, highlight=False, markup=False
+    )
+    console.print(world)
     return Progress(console=console, disable=not shows)
 
 

@@ -187,7 +187,7 @@ def train(training: Training, bar: Progress) -> list[dict[str, Any]]:
             rows += len(labels)
         result = {"epoch": epoch, "rows_per_s": rows / (time.monotonic() - started), **training.evaluate()}
         results.append(result)
-        line = "epoch {epoch}: test accuracy {accuracy:.1%}, loss {loss:.4f}; {rows_per_s:.0f} rows/s"
+        line = "epoch {epoch}: test accuracy {accuracy:.1%}, loss {loss:.4f}, {rows_per_s:.0f} rows/s"
         bar.console.print(line.format_map(result))
     return results
 
