@@ -1,4 +1,4 @@
-"""What training loops need besides collectives: averaged gradients, hooks for DDP, accumulation, scaling, checks.
+"""What training loops need besides collectives: averaged gradients, DDP hooks, scaling, checkpoints, checks.
 
 What it offers works on any torch process group of tensors in the CPU's memory, hpccomm's or another's. Nothing of it is
 imported before it is asked for: `preemption` must be there before torch is.
