@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
+from torch.utils.data import TensorDataset
 from worlds import COMM, in_few_ranks
 
 from harness import ROOT
@@ -20,7 +21,7 @@ sys.path.insert(0, str(ROOT / "jobs"))
 
 import train_parallel
 
-EPOCHS, SEED, LR = 1, 3, 5e-3
+EPOCHS, SEED, LR, ROWS = 2, 3, 5e-3, 500
 CASES = {2: [(2, 1), (1, 2)], 4: [(2, 2)]}.get(COMM.size, [])
 
 pytestmark = [
@@ -31,8 +32,10 @@ pytestmark = [
 
 
 @pytest.fixture(autouse=True)
-def _in_float64() -> Iterator[None]:
+def _in_float64_and_soon_over(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_default_dtype(torch.float64)
+    data, test = train_parallel.digits()
+    monkeypatch.setattr(train_parallel, "digits", lambda: (TensorDataset(*data[:ROWS]), test))
     yield
     torch.set_default_dtype(torch.float32)
 
@@ -71,7 +74,7 @@ def test_it_learns_what_one_process_learns(tmp_path: Path, tp: int, pp: int) -> 
     COMM.Barrier()
     found = json.loads(file.read_text())["results"]
     expected = alone()
-    assert expected[-1]["accuracy"] > 0.5
+    assert expected[-1]["accuracy"] > 0.2  # twice what chance gives
     assert [one["accuracy"] for one in found] == [one["accuracy"] for one in expected]
     assert [one["loss"] for one in found] == pytest.approx([one["loss"] for one in expected], rel=1e-9)
 
