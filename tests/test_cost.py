@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from math import inf, nan
 
 import pytest
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 
 from hpccomm.algorithms import ALGORITHMS, Algorithm, find
 from hpccomm.algorithms.hierarchical import hierarchical
-from hpccomm.cost import Fabric, Link, fit, predict, prediction, simulate
+from hpccomm.cost import Fabric, Link, closed, fit, predict, simulate, traffic
 from hpccomm.cost.rounds import CLOSED_FORMS
+from hpccomm.cost.traffic import Load
 from hpccomm.errors import OptionError, ScheduleError
 from hpccomm.schedule import Step
 
@@ -31,6 +33,10 @@ def message(source: int, dest: int, count: int, size: int):
     """Give all ranks' schedules of one message."""
     steps = {source: [Step(dest=dest, send=(0, count))], dest: [Step(source=source, recv=(0, count))]}
     return [steps.get(rank, []) for rank in range(size)]
+
+
+def in_closed_form(algorithm: Algorithm, collective: str, fabric: Fabric) -> float:
+    return predict(algorithm, collective, COUNT, itemsize=ITEM, fabric=fabric, simulated_ranks=0)
 
 
 def two_nodes(**limits: float) -> Fabric:
@@ -110,12 +116,11 @@ def by_hand(name: str, size: int) -> float:
 
 @pytest.mark.parametrize("size", [2, 4, 8, 16])
 @pytest.mark.parametrize("name", [name for name, algorithm in ALGORITHMS.items() if algorithm.all_reduce])
-def test_all_reduce_on_a_uniform_fabric(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_reduce_on_a_uniform_fabric(name: str, size: int) -> None:
     fabric = Fabric.uniform(size, LINK, gamma_s_per_byte=GAMMA)
     simulated = predict(find(name), "all_reduce", COUNT, itemsize=ITEM, fabric=fabric)
     assert simulated == pytest.approx(by_hand(name, size))
-    monkeypatch.setattr(prediction, "SIMULATED_RANKS", 0)
-    assert predict(find(name), "all_reduce", COUNT, itemsize=ITEM, fabric=fabric) == pytest.approx(simulated)
+    assert in_closed_form(find(name), "all_reduce", fabric) == pytest.approx(simulated)
 
 
 ANY_SIZE = {"naive", "direct", "pairwise", "ring"}
@@ -127,7 +132,7 @@ def test_closed_forms_equal_the_simulation(name: str, collective: str, gamma: fl
     for size in range(1, 17):
         fabric = Fabric.uniform(size, LINK, gamma_s_per_byte=gamma)
         simulated = predict(find(name), collective, COUNT, itemsize=ITEM, fabric=fabric)
-        closed = sum(each.seconds(fabric) for each in CLOSED_FORMS[name, collective](size, BYTES))
+        closed = in_closed_form(find(name), collective, fabric)
         is_exact = name in ANY_SIZE or size & (size - 1) == 0
         assert closed == pytest.approx(simulated, rel=1e-9 if is_exact else 0.35), (size, closed, simulated)
 
@@ -136,8 +141,41 @@ def test_closed_forms_equal_the_simulation(name: str, collective: str, gamma: fl
 def test_closed_forms_know_nodes_and_injection(name: str, collective: str) -> None:
     fabric = Fabric(tuple(rank // 4 for rank in range(16)), FAST, SLOW, GAMMA, injection_bytes_per_s=2e9)
     simulated = predict(find(name), collective, COUNT, itemsize=ITEM, fabric=fabric)
-    closed = sum(each.seconds(fabric) for each in CLOSED_FORMS[name, collective](16, BYTES))
+    closed = in_closed_form(find(name), collective, fabric)
     assert closed == pytest.approx(simulated, rel=0.25)
+
+
+BY_SLOT = [(1, 8), (2, 4), (3, 1), (3, 4), (8, 2), (5, 3)]
+
+
+@pytest.mark.parametrize(("num_nodes", "per_node"), BY_SLOT)
+def test_shifts_are_counted_as_if_they_were_listed(num_nodes: int, per_node: int) -> None:
+    nodes = tuple(rank // per_node for rank in range(num_nodes * per_node))
+    size, listed = len(nodes), []
+    for distance in range(1, size):
+        ends = [(nodes[rank], nodes[(rank + distance) % size]) for rank in range(size)]
+        crossing = Counter(source for source, dest in ends if source != dest)
+        listed.append(Load(max(crossing.values(), default=0), inside=crossing.total() < size))
+        assert traffic.ahead(distance)(nodes) == Counter(listed[-1:])
+    assert traffic.to_all(nodes) == Counter(listed)
+    assert traffic.to_all(nodes[1:]) == traffic.to_all(nodes[:0:-1])  # listed, as the first node is smaller
+
+
+@pytest.mark.parametrize(("num_nodes", "per_node"), BY_SLOT)
+@pytest.mark.parametrize("inter", ["ring", "pairwise", "halving_doubling", "recursive_doubling"])
+def test_hierarchies_have_a_closed_form(num_nodes: int, per_node: int, inter: str) -> None:
+    nodes = tuple(rank // per_node for rank in range(num_nodes * per_node))
+    fabric = Fabric(nodes, FAST, SLOW, GAMMA, injection_bytes_per_s=2e9)
+    composed = hierarchical(nodes, intra=find("ring"), inter=find(inter))
+    assert in_closed_form(composed, "all_reduce", fabric) == pytest.approx(
+        predict(composed, "all_reduce", COUNT, itemsize=ITEM, fabric=fabric), rel=0.35
+    )
+
+
+def test_uneven_nodes_have_no_closed_form() -> None:
+    nodes = (0, 0, 0, 1, 1)
+    composed = hierarchical(nodes, intra=find("ring"), inter=find("ring"))
+    assert closed.terms(composed, "all_reduce", nodes) is None
 
 
 def test_many_ranks_are_predicted_in_closed_form() -> None:
@@ -147,11 +185,11 @@ def test_many_ranks_are_predicted_in_closed_form() -> None:
     assert predict(find("ring"), "all_reduce", 1024 * 4096, itemsize=4, fabric=fabric) == pytest.approx(expected)
 
 
-def test_another_algorithm_of_a_known_name_is_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prediction, "SIMULATED_RANKS", 0)
+def test_another_algorithm_of_a_known_name_is_simulated() -> None:
     fabric = Fabric.uniform(4, LINK)
     twin = Algorithm("ring", all_reduce=find("tree").all_reduce)
-    assert predict(twin, "all_reduce", 100, itemsize=4, fabric=fabric) == pytest.approx(4 * transfer(400))
+    found = predict(twin, "all_reduce", 100, itemsize=4, fabric=fabric, simulated_ranks=0)
+    assert found == pytest.approx(4 * transfer(400))
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -22,12 +22,28 @@ Exchanged = Callable[[int, int, Sequence[int], Sequence[int]], Iterator[Step]]
 
 
 @dataclass(frozen=True)
+class Levels:
+    """What a hierarchy by shards is made of.
+
+    Attributes:
+        nodes: Node of each rank.
+        intra: Among the ranks of one node.
+        inter: Across the nodes.
+    """
+
+    nodes: tuple[int, ...]
+    intra: Algorithm
+    inter: Algorithm
+
+
+@dataclass(frozen=True)
 class Algorithm:
     """The schedules of one algorithm; None for a collective that it does not serve.
 
     Attributes:
         name: Its name in backend expressions.
         separate_input: Collectives whose schedule sends from an input of its own, which receives never touch.
+        levels: Of a hierarchy whose all-reduce is by shards; None for all others.
     """
 
     name: str
@@ -41,6 +57,7 @@ class Algorithm:
     all_to_all: Exchanged | None = None
     barrier: Plain | None = None
     separate_input: frozenset[str] = frozenset()
+    levels: Levels | None = None
 
     @property
     def collectives(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hpccomm.algorithms.algorithm import Algorithm, Counted, Rooted
+from hpccomm.algorithms.algorithm import Algorithm, Counted, Levels, Rooted
 from hpccomm.errors import ScheduleError
 from hpccomm.schedule import Step, blocks, embed, shares
 
@@ -56,7 +56,8 @@ def hierarchical(nodes: Sequence[int], *, intra: Algorithm, inter: Algorithm) ->
         ScheduleError: The two serve no all-reduce together.
     """
     where = _Nodes(nodes)
-    all_reduce = _by_shards(where, intra, inter) or _by_leaders(where, intra, inter)
+    by_shards = _by_shards(where, intra, inter)
+    all_reduce = by_shards or _by_leaders(where, intra, inter)
     name = f"hierarchical({intra.name}, {inter.name})"
     if all_reduce is None:
         raise ScheduleError(
@@ -66,7 +67,8 @@ def hierarchical(nodes: Sequence[int], *, intra: Algorithm, inter: Algorithm) ->
             " tree, and an outer one with an all_reduce that needs no separate input",
         )
     broadcast, reduce = _broadcast(where, intra, inter), _reduce(where, intra, inter)
-    return Algorithm(name, all_reduce=all_reduce, broadcast=broadcast, reduce=reduce)
+    levels = Levels(tuple(nodes), intra, inter) if by_shards else None
+    return Algorithm(name, all_reduce=all_reduce, broadcast=broadcast, reduce=reduce, levels=levels)
 
 
 def _by_shards(where: _Nodes, intra: Algorithm, inter: Algorithm) -> Counted | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hpccomm.algorithms import ALGORITHMS, Algorithm
+from hpccomm.algorithms import Algorithm
+from hpccomm.cost import closed
 from hpccomm.cost.fabric import Fabric
-from hpccomm.cost.rounds import CLOSED_FORMS
 from hpccomm.cost.simulation import simulate
 from hpccomm.errors import ScheduleError
 from hpccomm.schedule import Step, shares
@@ -15,7 +15,15 @@ SIMULATED_RANKS = 128
 """Above this, closed forms are used where there is one: a ring of so many ranks has 32,512 messages."""
 
 
-def predict(algorithm: Algorithm, collective: str, count: int, *, itemsize: int, fabric: Fabric) -> float:
+def predict(
+    algorithm: Algorithm,
+    collective: str,
+    count: int,
+    *,
+    itemsize: int,
+    fabric: Fabric,
+    simulated_ranks: int = SIMULATED_RANKS,
+) -> float:
     """Give the seconds of one collective with root 0.
 
     Args:
@@ -25,6 +33,7 @@ def predict(algorithm: Algorithm, collective: str, count: int, *, itemsize: int,
             that each rank sends.
         itemsize: Bytes of an element.
         fabric: The machine.
+        simulated_ranks: Up to how many ranks the schedules are simulated although there is a closed form.
 
     Raises:
         ScheduleError: The algorithm does not serve the collective.
@@ -35,10 +44,10 @@ def predict(algorithm: Algorithm, collective: str, count: int, *, itemsize: int,
             found="it does not serve this collective",
             remedy=f"it serves {', '.join(algorithm.collectives)}",
         )
-    is_known = ALGORITHMS.get(algorithm.name) is algorithm
-    closed_form = CLOSED_FORMS.get((algorithm.name, collective)) if is_known else None
-    if fabric.size > SIMULATED_RANKS and closed_form is not None:
-        return sum(each.seconds(fabric) for each in closed_form(fabric.size, count * itemsize))
+    counted = closed.terms(algorithm, collective, fabric.nodes) if fabric.size > simulated_ranks else None
+    if counted is not None:
+        nbytes = itemsize if collective == "barrier" else count * itemsize
+        return closed.seconds(counted, nbytes, fabric)
     schedules = [_steps(algorithm, collective, rank, fabric.size, count) for rank in range(fabric.size)]
     return simulate(schedules, itemsize=itemsize, fabric=fabric)
 

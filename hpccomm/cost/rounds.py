@@ -11,12 +11,12 @@ the time of a message and G(n) = n·gamma that of a reduction.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from hpccomm.algorithms.folding import members
-from hpccomm.cost.fabric import Fabric
+from hpccomm.cost.traffic import Pairs, Traffic, ahead, at_once, one_by_one, to_all, to_next
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,33 +25,17 @@ class Round:
 
     Attributes:
         nbytes: Bytes of each message.
-        dest: Gives the rank to which a rank sends, -1 for none.
+        traffic: Who sends to whom; several rounds alike in all else may be one.
         reduces: Whether receivers reduce what they get.
-        times: How often the round is repeated.
+        times: How often it is repeated.
         overlaps: Whether the next message travels while this one is reduced.
     """
 
     nbytes: float
-    dest: Callable[[int], int]
+    traffic: Traffic
     reduces: bool = False
     times: int = 1
     overlaps: bool = False
-
-    def seconds(self, fabric: Fabric) -> float:
-        """Give the time of all repetitions."""
-        transfer = fabric.intra.seconds(self.nbytes) if fabric.is_uniform else self._slowest(fabric)
-        reduction = self.nbytes * fabric.gamma_s_per_byte if self.reduces else 0.0
-        return self.times * (max(transfer, reduction) if self.overlaps else transfer + reduction)
-
-    def _slowest(self, fabric: Fabric) -> float:
-        nodes = fabric.nodes
-        pairs = [(nodes[rank], nodes[peer]) for rank in range(fabric.size) if (peer := self.dest(rank)) >= 0]
-        leaving = Counter(source for source, dest in pairs if source != dest)
-        inside = fabric.intra.seconds(self.nbytes) if leaving.total() < len(pairs) else 0.0
-        if not leaving:
-            return inside
-        injected = max(leaving.values()) * self.nbytes / fabric.injection_bytes_per_s
-        return max(inside, fabric.inter.seconds(self.nbytes), fabric.inter.alpha_s + injected)
 
 
 Rounds = Iterator[Round]
@@ -59,15 +43,30 @@ Rounds = Iterator[Round]
 
 def naive_all_reduce(size: int, nbytes: float) -> Rounds:
     """T(S) + G(S) + (P-2)·max(T(S), G(S)) + (P-1)·T(S)."""
-    for peer in range(1, size):
-        yield Round(nbytes, _only(peer, 0), reduces=True, overlaps=peer > 1)
-    for peer in range(1, size):
-        yield Round(nbytes, _only(0, peer))
+    yield from naive_reduce(size, nbytes)
+    yield from naive_spread(size, nbytes)
+
+
+def naive_reduce(size: int, nbytes: float) -> Rounds:
+    """T(S) + G(S) + (P-2)·max(T(S), G(S))."""
+    peers = [(peer, 0) for peer in range(1, size)]
+    yield Round(nbytes, one_by_one(peers[:1]), reduces=True)
+    yield Round(nbytes, one_by_one(peers[1:]), reduces=True, overlaps=True)
+
+
+def naive_gather(size: int, nbytes: float) -> Rounds:
+    """(P-1)·T(S/P)."""
+    yield Round(nbytes / size, one_by_one((peer, 0) for peer in range(1, size)))
+
+
+def naive_spread(size: int, nbytes: float) -> Rounds:
+    """(P-1)·T(S)."""
+    yield Round(nbytes, one_by_one((0, peer) for peer in range(1, size)))
 
 
 def direct_all_reduce(size: int, nbytes: float) -> Rounds:
     """(P-1)·(T(S) + G(S))."""
-    return _cyclic(size, nbytes, reduces=True)
+    yield Round(nbytes, to_all, reduces=True)
 
 
 def pairwise_all_reduce(size: int, nbytes: float) -> Rounds:
@@ -78,7 +77,7 @@ def pairwise_all_reduce(size: int, nbytes: float) -> Rounds:
 
 def pairwise_blocks(size: int, nbytes: float, *, reduces: bool = False) -> Rounds:
     """(P-1)·T(S/P), and G(S/P) as often where they are reduced."""
-    return _cyclic(size, nbytes / size, reduces=reduces)
+    yield Round(nbytes / size, to_all, reduces)
 
 
 def ring_all_reduce(size: int, nbytes: float) -> Rounds:
@@ -89,21 +88,44 @@ def ring_all_reduce(size: int, nbytes: float) -> Rounds:
 
 def ring_blocks(size: int, nbytes: float, *, reduces: bool = False) -> Rounds:
     """(P-1)·T(S/P), and G(S/P) as often where they are reduced."""
-    yield Round(nbytes / size, lambda rank: (rank + 1) % size, reduces, times=size - 1)
+    yield Round(nbytes / size, to_next, reduces, times=size - 1)
 
 
 def tree_all_reduce(size: int, nbytes: float) -> Rounds:
     """ceil(log2 P)·(2·T(S) + G(S))."""
+    yield from tree_reduce(size, nbytes)
+    yield from tree_broadcast(size, nbytes)
+
+
+def tree_reduce(size: int, nbytes: float) -> Rounds:
+    """ceil(log2 P)·(T(S) + G(S))."""
     for reach in _reaches(size):
-        yield Round(nbytes, _to_parent(reach), reduces=True)
-        yield Round(nbytes, _to_child(reach, size))
+        yield Round(nbytes, _to_parents(reach, size), reduces=True)
+
+
+def tree_broadcast(size: int, nbytes: float) -> Rounds:
+    """ceil(log2 P)·T(S)."""
+    for reach in _reaches(size):
+        yield Round(nbytes, _to_children(reach, size))
+
+
+def tree_gather(size: int, nbytes: float) -> Rounds:
+    """T(S/P) + T(2·S/P) + … + T(S/2)."""
+    for reach in _reaches(size):
+        yield Round(nbytes * min(reach, size - reach) / size, _to_parents(reach, size))
+
+
+def tree_scatter(size: int, nbytes: float) -> Rounds:
+    """T(S/2) + T(S/4) + … + T(S/P)."""
+    for reach in _reaches(size):
+        yield Round(nbytes * min(reach, size - reach) / size, _to_children(reach, size))
 
 
 def recursive_doubling_all_reduce(size: int, nbytes: float) -> Rounds:
     """log2(p)·(T(S) + G(S)), and 2·T(S) + G(S) more where ranks are folded."""
     yield from _fold(size, nbytes, reduces=True)
     for reach in _reaches(len(members(size))):
-        yield Round(nbytes, _to_partner(size, reach), reduces=True)
+        yield Round(nbytes, _to_partners(size, reach), reduces=True)
     yield from _unfold(size, nbytes)
 
 
@@ -131,19 +153,32 @@ def doubling_all_gather(size: int, nbytes: float) -> Rounds:
 
 def van_de_geijn_broadcast(size: int, nbytes: float) -> Rounds:
     """T(S/2) + T(S/4) + … + T(S/P) + (P-1)·T(S/P)."""
-    for reach in _reaches(size):
-        yield Round(nbytes * min(reach, size - reach) / size, _to_child(reach, size))
+    yield from tree_scatter(size, nbytes)
     yield from ring_blocks(size, nbytes)
+
+
+def dissemination_barrier(size: int, nbytes: float) -> Rounds:
+    """ceil(log2 P)·T(S), with one element for S."""
+    for reach in _reaches(size):
+        yield Round(nbytes, ahead(reach))
 
 
 CLOSED_FORMS: dict[tuple[str, str], Callable[[int, float], Iterable[Round]]] = {
     ("naive", "all_reduce"): naive_all_reduce,
+    ("naive", "broadcast"): naive_spread,
+    ("naive", "reduce"): naive_reduce,
+    ("naive", "gather"): naive_gather,
+    ("naive", "scatter"): lambda size, nbytes: naive_spread(size, nbytes / size),
     ("direct", "all_reduce"): direct_all_reduce,
     ("pairwise", "all_reduce"): pairwise_all_reduce,
     ("pairwise", "reduce_scatter"): lambda size, nbytes: pairwise_blocks(size, nbytes, reduces=True),
     ("pairwise", "all_gather"): pairwise_blocks,
     ("pairwise", "all_to_all"): pairwise_blocks,
     ("tree", "all_reduce"): tree_all_reduce,
+    ("tree", "broadcast"): tree_broadcast,
+    ("tree", "reduce"): tree_reduce,
+    ("tree", "gather"): tree_gather,
+    ("tree", "scatter"): tree_scatter,
     ("ring", "all_reduce"): ring_all_reduce,
     ("ring", "reduce_scatter"): lambda size, nbytes: ring_blocks(size, nbytes, reduces=True),
     ("ring", "all_gather"): ring_blocks,
@@ -152,8 +187,9 @@ CLOSED_FORMS: dict[tuple[str, str], Callable[[int, float], Iterable[Round]]] = {
     ("halving_doubling", "all_gather"): doubling_all_gather,
     ("recursive_doubling", "all_reduce"): recursive_doubling_all_reduce,
     ("van_de_geijn", "broadcast"): van_de_geijn_broadcast,
+    ("dissemination", "barrier"): dissemination_barrier,
 }
-"""Rounds of (algorithm, collective), called with the number of ranks and the total of bytes."""
+"""Rounds of (algorithm, collective), called with the number of ranks and all bytes, or those of a barrier's element."""
 
 
 def _reaches(size: int) -> list[int]:
@@ -161,39 +197,33 @@ def _reaches(size: int) -> list[int]:
     return [1 << bit for bit in range((size - 1).bit_length())]
 
 
-def _only(source: int, dest: int) -> Callable[[int], int]:
-    return lambda rank: dest if rank == source else -1
+def _to_parents(reach: int, size: int) -> Traffic:
+    return at_once(lambda: ((child, child - reach) for child in range(reach, size, 2 * reach)))
 
 
-def _to_parent(reach: int) -> Callable[[int], int]:
-    return lambda rank: rank - reach if rank % (2 * reach) == reach else -1
+def _to_children(reach: int, size: int) -> Traffic:
+    return at_once(lambda: ((child - reach, child) for child in range(reach, size, 2 * reach)))
 
 
-def _to_child(reach: int, size: int) -> Callable[[int], int]:
-    return lambda rank: rank + reach if rank % (2 * reach) == 0 and rank + reach < size else -1
+@lru_cache(maxsize=32)
+def _to_partners(size: int, reach: int) -> Traffic:
+    def pairs() -> Pairs:
+        taking_part = members(size)
+        return ((rank, taking_part[place ^ reach]) for place, rank in enumerate(taking_part))
 
-
-def _to_partner(size: int, reach: int) -> Callable[[int], int]:
-    taking_part = members(size)
-    partners = {rank: taking_part[place ^ reach] for place, rank in enumerate(taking_part)}
-    return lambda rank: partners.get(rank, -1)
-
-
-def _cyclic(size: int, nbytes: float, *, reduces: bool) -> Rounds:
-    for distance in range(1, size):
-        yield Round(nbytes, lambda rank, distance=distance: (rank + distance) % size, reduces)  # type: ignore[misc]
+    return at_once(pairs)
 
 
 def _fold(size: int, nbytes: float, *, reduces: bool = False) -> Rounds:
     pairs = 2 * (size - len(members(size)))
     if pairs:
-        yield Round(nbytes, lambda rank: rank - 1 if rank < pairs and rank % 2 else -1, reduces)
+        yield Round(nbytes, at_once(lambda: ((rank, rank - 1) for rank in range(1, pairs, 2))), reduces)
 
 
 def _unfold(size: int, nbytes: float) -> Rounds:
     pairs = 2 * (size - len(members(size)))
     if pairs:
-        yield Round(nbytes, lambda rank: rank + 1 if rank < pairs and not rank % 2 else -1)
+        yield Round(nbytes, at_once(lambda: ((rank, rank + 1) for rank in range(0, pairs, 2))))
 
 
 def _halves(size: int, nbytes: float, *, extra: int = 0, reduces: bool = False) -> Rounds:
@@ -201,4 +231,4 @@ def _halves(size: int, nbytes: float, *, extra: int = 0, reduces: bool = False) 
     power = len(members(size))
     for reach in _reaches(power):
         largest = (reach + min(reach, extra)) / (power + extra)
-        yield Round(nbytes * largest, _to_partner(size, reach), reduces)
+        yield Round(nbytes * largest, _to_partners(size, reach), reduces)
