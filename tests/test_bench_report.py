@@ -57,6 +57,7 @@ def environment(**changed: Any) -> Environment:
         ranks=2,
         nodes=1,
         topology=str(topology),
+        node_of_rank=topology.nodes,
         hosts=hosts(topology, cores),
         placement=placement(topology, cores),
         launcher="a launcher",

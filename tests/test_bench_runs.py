@@ -67,6 +67,7 @@ def test_backends_side_by_side_on_pretended_nodes(mpi: Mpi, tmp_path: Path) -> N
     assert content["complete"] is True
     environment = content["environment"]
     assert (environment["ranks"], environment["nodes"]) == (4, 2)
+    assert environment["node_of_rank"] == [0, 0, 1, 1]
     assert environment["definitions"]["busbw"].keys() == {"all_reduce"}
     assert environment["not_built"] == {}
     assert environment["oversubscribed"] is (len(os.sched_getaffinity(0)) < 4)

@@ -161,6 +161,14 @@ def test_shifts_are_counted_as_if_they_were_listed(num_nodes: int, per_node: int
     assert traffic.to_all(nodes[1:]) == traffic.to_all(nodes[:0:-1])  # listed, as the first node is smaller
 
 
+@pytest.mark.parametrize("reach", [1, 2, 4])
+@pytest.mark.parametrize("per_node", [1, 2, 4, 8])
+def test_partners_are_counted_as_if_they_were_listed(per_node: int, reach: int) -> None:
+    nodes = tuple(rank // per_node for rank in range(8))
+    pairs = [(rank, rank ^ reach) for rank in range(8)]
+    assert traffic.to_partners(reach, lambda: range(8))(nodes) == traffic.at_once(lambda: pairs)(nodes)
+
+
 @pytest.mark.parametrize(("num_nodes", "per_node"), BY_SLOT)
 @pytest.mark.parametrize("inter", ["ring", "pairwise", "halving_doubling", "recursive_doubling"])
 def test_hierarchies_have_a_closed_form(num_nodes: int, per_node: int, inter: str) -> None:

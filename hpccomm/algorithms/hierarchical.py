@@ -14,6 +14,7 @@ all-reduce of Jia et al., "Highly scalable deep learning training system with mi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from hpccomm.algorithms.algorithm import Algorithm, Counted, Levels, Rooted
 from hpccomm.errors import ScheduleError
@@ -41,6 +42,11 @@ class _Nodes:
         return [root if node == home else ranks[0] for node, ranks in enumerate(self.groups)]
 
 
+@lru_cache(maxsize=1)
+def _nodes(nodes: tuple[int, ...]) -> _Nodes:
+    return _Nodes(nodes)
+
+
 def hierarchical(nodes: Sequence[int], *, intra: Algorithm, inter: Algorithm) -> Algorithm:
     """Compose an algorithm for ranks on nodes, which may differ in size and be mixed in any way.
 
@@ -55,7 +61,7 @@ def hierarchical(nodes: Sequence[int], *, intra: Algorithm, inter: Algorithm) ->
     Raises:
         ScheduleError: The two serve no all-reduce together.
     """
-    where = _Nodes(nodes)
+    where = _nodes(tuple(nodes))
     by_shards = _by_shards(where, intra, inter)
     all_reduce = by_shards or _by_leaders(where, intra, inter)
     name = f"hierarchical({intra.name}, {inter.name})"

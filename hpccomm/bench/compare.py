@@ -86,8 +86,8 @@ class Comparison:
         return not self.pairs or any(pair.mark for pair in self.pairs)
 
 
-def load(path: Path) -> Recorded:
-    """Read a file that ``--json`` wrote.
+def load(path: Path, *, option: str = "--compare") -> Recorded:
+    """Read a file that ``--json`` wrote; errors name the option that names it.
 
     Raises:
         OptionError: It cannot be read or is none.
@@ -98,7 +98,7 @@ def load(path: Path) -> Recorded:
     except (OSError, ValueError, TypeError, KeyError) as error:
         found = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise OptionError(
-            f"read results from --compare {path}",
+            f"read results from {option} {path}",
             found=found,
             remedy="name a file that --json of this version wrote",
             everywhere=True,

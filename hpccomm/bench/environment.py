@@ -27,7 +27,8 @@ class Environment:
         command_line: The program with its options; what the launcher was told is not known.
         ranks: Number of ranks.
         nodes: Number of nodes, pretended ones counted.
-        topology: Which ranks are on which node.
+        topology: Which ranks are on which node, in words.
+        node_of_rank: The same as numbers.
         hosts: The hosts.
         placement: Cores of a rank.
         launcher: What started the ranks.
@@ -43,6 +44,7 @@ class Environment:
     ranks: int
     nodes: int
     topology: str
+    node_of_rank: tuple[int, ...]
     hosts: tuple[Host, ...]
     placement: str
     launcher: str
@@ -76,6 +78,7 @@ def describe(exchange: Exchange, topology: Topology, launch: Launch, *, command_
         ranks=topology.world_size,
         nodes=topology.num_nodes,
         topology=topology.describe(),
+        node_of_rank=topology.nodes,
         hosts=hosts(topology, affinities),
         placement=placement(topology, affinities),
         launcher=launch.launcher.name,

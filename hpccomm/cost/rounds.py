@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from hpccomm.algorithms.folding import members
-from hpccomm.cost.traffic import Pairs, Traffic, ahead, at_once, one_by_one, to_all, to_next
+from hpccomm.cost.traffic import Traffic, ahead, at_once, one_by_one, to_all, to_next, to_partners
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,11 +207,7 @@ def _to_children(reach: int, size: int) -> Traffic:
 
 @lru_cache(maxsize=32)
 def _to_partners(size: int, reach: int) -> Traffic:
-    def pairs() -> Pairs:
-        taking_part = members(size)
-        return ((rank, taking_part[place ^ reach]) for place, rank in enumerate(taking_part))
-
-    return at_once(pairs)
+    return to_partners(reach, lambda: members(size))
 
 
 def _fold(size: int, nbytes: float, *, reduces: bool = False) -> Rounds:

@@ -7,7 +7,7 @@ listed: 100,000 ranks have ten milliards of such messages.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -59,6 +59,25 @@ def to_next(nodes: Nodes) -> Counter[Load]:
 def ahead(distance: int) -> Traffic:
     """One round in which every rank sends to the one so far ahead, of more ranks than that."""
     return lambda nodes: Counter([_shifted(nodes, distance)])
+
+
+def to_partners(reach: int, members: Callable[[], Sequence[int]]) -> Traffic:
+    """One round in which members exchange with those whose place differs by `reach`, a power of two."""
+
+    def pairs() -> Pairs:
+        ranks = members()
+        return ((rank, ranks[place ^ reach]) for place, rank in enumerate(ranks))
+
+    listed = at_once(pairs)
+
+    def loads(nodes: Nodes) -> Counter[Load]:
+        per_node = ranks_per_node(nodes)
+        if per_node is None or len(nodes) & (len(nodes) - 1):
+            return listed(nodes)
+        is_inside = reach < per_node  # which is a power of two, too
+        return Counter([Load(0 if is_inside else per_node, is_inside)])
+
+    return loads
 
 
 def to_all(nodes: Nodes) -> Counter[Load]:
