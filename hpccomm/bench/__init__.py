@@ -4,6 +4,7 @@ From the outside in: `session` is a run, `series` one table of it, `measure` one
 
 Where a change belongs:
 
+* options by a name: `suites`
 * an option: `options` (the value), `arguments` (the command line)
 * a collective: an entry of `collectives`
 * a default backend: `candidates`

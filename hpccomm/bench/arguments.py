@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from hpccomm import __version__, expression
 from hpccomm.algorithms import ALGORITHMS
+from hpccomm.bench import suites
 from hpccomm.bench.collectives import COLLECTIVES, IN, OUT
 from hpccomm.bench.definitions import EXPLANATION
 from hpccomm.bench.options import DTYPES, OPS, Options
@@ -31,7 +32,9 @@ def parse(argv: Sequence[str]) -> Options:
         OptionError: An option that does not exist or does not fit; the same wherever the same `argv` is read.
         SystemExit: After ``--help`` and ``--version``, with status 0.
     """
-    given = {name: value for name, value in vars(_parser().parse_args(argv)).items() if value is not None}
+    given = _given(argv)
+    if "suite" in given:
+        given = _given(suites.words(given["suite"])) | given
     names = given.pop("collectives", list(Options().collectives))
     given["compare"] = tuple(given.get("compare", ()))
     for name in ("backends", "algorithms"):
@@ -41,6 +44,10 @@ def parse(argv: Sequence[str]) -> Options:
     if fault:
         raise _error(fault)
     return replace(options, op=OPS[options.op], dtype=DTYPES[options.dtype])
+
+
+def _given(argv: Sequence[str]) -> dict[str, Any]:
+    return {name: value for name, value in vars(_parser().parse_args(argv)).items() if value is not None}
 
 
 def _collectives(names: Sequence[str], place: str | None) -> tuple[str, ...]:
@@ -67,6 +74,8 @@ def _fault(options: Options, given: Container[str], names: Sequence[str]) -> str
          f"-o does not fit --collective {told}, which reduces nothing"),
         ("place" in given and not any(one.has_data for one in asked),
          f"--place does not fit --collective {told}, which has no data"),
+        ("min_busbw_gbps" in given and not any(one.has_data for one in asked),
+         f"--min-busbw does not fit --collective {told}, which has no data"),
         (lacking, f"--place {options.place} does not fit --collective {', '.join(lacking)}, which has no such form"),
         (options.min_bytes > options.max_bytes, f"-b {options.min_bytes} is more than -e {options.max_bytes}"),
         (len(options.compare) > 2, f"--compare takes one file or two, not {len(options.compare)}"),
@@ -95,6 +104,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     # fmt: off
+    add("--suite", choices=suites.SUITES, metavar="NAME",
+        help=f"options by a name, which others beside it replace: {'; '.join(map(': '.join, suites.SUITES.items()))}")
     add("--collective", dest="collectives", choices=[*COLLECTIVES, _ALL], metavar="NAME", **_SEVERAL,
         help=f"{', '.join(COLLECTIVES)}, or {_ALL}; a table each (all_reduce)")
     add("-o", "--op", choices=OPS, metavar="OP", help=f"operator of those that reduce: {', '.join(OPS)} (sum)")
@@ -120,6 +131,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--compare", type=Path, metavar="FILE", **_SEVERAL,
         help="compare median times with those of a --json file; two files: without a run")
     add("--tolerance", type=_percent, metavar="PERCENT", help="how much slower a row may be (10%%)")
+    add("--min-busbw", dest="min_busbw_gbps", type=_rate, metavar="GB/s",
+        help="fail where a backend's highest busbw in a table is below this")
     add("--wide", action="store_true", default=None, help="show skew and the rate between nodes, too")
     add("--progress", choices=("auto", "on", "off"),
         help="show on standard error what goes on (auto: on a terminal)")
@@ -151,6 +164,12 @@ def _seconds(text: str) -> float:
     """Read a positive time in seconds."""
     found = _real(text)
     return found if 0 < found < 1e6 else _refuse(text, "a number of seconds above 0")
+
+
+def _rate(text: str) -> float:
+    """Read a positive rate in GB/s."""
+    found = _real(text)
+    return found if 0 < found < 1e6 else _refuse(text, "a rate in GB/s above 0")
 
 
 def _percent(text: str) -> float:

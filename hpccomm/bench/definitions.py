@@ -84,7 +84,8 @@ out of place: all_reduce and broadcast, which torch has in place only, are timed
 
 files     valid after every row, and so after Ctrl-C. --csv and the results of --json have these columns:
 {_columns()}
-exit      0; 1 where a result was wrong, a backend failed, or a row is slower than --tolerance allows;
+exit      0; 1 where a result was wrong, a backend failed, a row is slower than --tolerance
+          allows, or a backend than --min-busbw;
           2 for an option that does not fit; 128 + its number after a signal, or what the launcher makes of it
 budget    is shared by the tables; the first size of each is measured even if there is nothing left
 

@@ -42,6 +42,8 @@ class Options:
         csv: File for the results, or None.
         compare: No file, one file to compare the run with, or two files to compare without a run.
         tolerance: By which part of its time a row may be slower than the one that it is compared with.
+        min_busbw_gbps: What the highest busbw of every backend in every table must reach, or None.
+        suite: Name of the suite whose options these are, or None.
         wide: Whether the table shows all columns.
         progress: ``auto``, ``on`` or ``off``.
     """
@@ -64,5 +66,7 @@ class Options:
     csv: Path | None = None
     compare: tuple[Path, ...] = ()
     tolerance: float = 0.1
+    min_busbw_gbps: float | None = None
+    suite: str | None = None
     wide: bool = False
     progress: str = "auto"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import hpccomm
-from hpccomm.bench import candidates, report
+from hpccomm.bench import candidates, gate, report
 from hpccomm.bench.budget import Budget
 from hpccomm.bench.candidates import Candidate
 from hpccomm.bench.compare import Recorded, compare, load, refuse_strangers
@@ -21,8 +22,9 @@ from hpccomm.bench.options import Options
 from hpccomm.bench.rows import Row, State
 from hpccomm.bench.screen import Screen
 from hpccomm.bench.series import Run, Series
+from hpccomm.bench.startup import Watch
 from hpccomm.bench.tables import Table, tables
-from hpccomm.bench.text import note
+from hpccomm.bench.text import field, note
 from hpccomm.errors import OptionError
 from hpccomm.exchange import together
 from hpccomm.launch import ALONE, Launch
@@ -41,20 +43,26 @@ def run(options: Options, launch: Launch, screen: Screen, *, command_line: str) 
         command_line: For the reader.
 
     Returns:
-        The exit status, the same on all ranks: 0; 1 where something was wrong, failed, or slower than before; 2 for a
-        bad option.
+        The exit status, the same on all ranks: 0; 1 where something was wrong, failed, or slower than before or than it
+        must be; 2 for a bad option.
     """
     backend = "auto" if launch.launcher is ALONE else "mpi4py" if launch.uses_mpi else "gloo"
+    watch = Watch()
     with hpccomm.init(backend, timeout_s=max(_START_S, 2 * options.timeout_s)) as world:
+        watch.mark()
         screen.speaks = world.topology.rank == 0
-        status = _run_in(world, options, launch, screen, command_line=command_line)
+        status = _run_in(world, options, launch, screen, watch, command_line=command_line)
         screen.ended = True
         return status
 
 
-def _run_in(world: hpccomm.World, options: Options, launch: Launch, screen: Screen, *, command_line: str) -> int:
+def _run_in(
+    world: hpccomm.World, options: Options, launch: Launch, screen: Screen, watch: Watch, *, command_line: str
+) -> int:
     screen.progress.show("making groups")
     found = candidates.make(options, world.exchange, world.topology)
+    watch.mark()
+    start_up = watch.read(world.exchange)
     built = [candidate for candidate in found if candidate.dropped is None]
     not_built = {candidate.expression: candidate.dropped for candidate in found if candidate.dropped is not None}
     ranks = world.topology.world_size
@@ -63,7 +71,7 @@ def _run_in(world: hpccomm.World, options: Options, launch: Launch, screen: Scre
 
     environment = describe(world.exchange, world.topology, launch, command_line=command_line)
     meanings = definitions([table.collective for table in possible], ranks)
-    entries = {**environment.entries(), "definitions": meanings, "not_built": not_built}
+    entries = {**environment.entries(), "start_up": asdict(start_up), "definitions": meanings, "not_built": not_built}
     try:
         old, record = _open_files(world, options, possible, entries)
     except OptionError as error:
@@ -71,6 +79,7 @@ def _run_in(world: hpccomm.World, options: Options, launch: Launch, screen: Scre
         return 2
 
     screen.say(report.header(environment, wide=options.wide))
+    screen.say(field("start-up", str(start_up)))
     screen.say(report.not_built(not_built))
     for table in asked:
         if table not in possible:
@@ -80,9 +89,11 @@ def _run_in(world: hpccomm.World, options: Options, launch: Launch, screen: Scre
     record.finish()
     screen.say(report.closing(checked=options.check) if rows else [])
     is_worse = world.exchange.all_gather(old is not None and _is_worse(old, record, options, screen))[0]
+    is_slow = options.min_busbw_gbps is not None and gate.is_missed(record.results, options.min_busbw_gbps)
+    screen.say(gate.lines(record.results, options.min_busbw_gbps) if options.min_busbw_gbps is not None else [])
     is_broken = not rows or any(row.has(State.WRONG) or row.has(State.FAILED) for row in rows)
     is_missed = any(candidate.required and candidate.expression in not_built for candidate in found)
-    return int(is_worse or is_broken or is_missed)
+    return int(is_worse or is_slow or is_broken or is_missed)
 
 
 def _open_files(
