@@ -24,10 +24,10 @@ from bench.cluster.cluster import Cluster
 from bench.cluster.placement import by_slot
 from bench.prediction import CASES, Mpi
 from hpccomm.bench.compare import load
-from hpccomm.cost import predict
 from hpccomm.plan import observations
 from hpccomm.plan.fitting import Fit, fit
 from hpccomm.plan.observations import Observation
+from hpccomm.plan.pricing import seconds
 from hpccomm.units import format_bytes, format_us
 
 FITTED, ASKED, RANKS_PER_HOST, RATE = (2, 4), (6, 8), 2, "100mbit"
@@ -76,17 +76,17 @@ def show(fitted: Fit, asked: Sequence[Observation]) -> None:
     errors: dict[tuple[str, int], list[float]] = {}
     for one in asked:
         hosts = len({*one.nodes})
-        seconds = predict(
+        predicted_s = seconds(
             one.algorithm,
             one.collective,
             one.count,
             itemsize=one.itemsize,
             fabric=fitted.fabric(hosts, RANKS_PER_HOST),
         )
-        error = seconds / one.seconds - 1
+        error = predicted_s / one.seconds - 1
         if one.nbytes >= JUDGED_BYTES:
             errors.setdefault((one.backend, hosts), []).append(abs(error))
-        times = f"{seconds * 1e3:.1f}", f"{one.seconds * 1e3:.1f}"
+        times = f"{predicted_s * 1e3:.1f}", f"{one.seconds * 1e3:.1f}"
         table.add_row(one.backend, str(hosts), format_bytes(one.nbytes), *times, f"{error * 100:+.0f} %")
     console = Console(width=110)
     console.print(table)

@@ -13,13 +13,14 @@ import pytest
 from harness import Mpi, run_job
 from hpccomm.algorithms import find
 from hpccomm.bench.compare import Recorded, load
-from hpccomm.cost import Fabric, Link, predict
+from hpccomm.cost import Fabric, Link
 from hpccomm.errors import OptionError
 from hpccomm.plan import observations
 from hpccomm.plan.__main__ import main
 from hpccomm.plan.fitting import Fit, fit
 from hpccomm.plan.observations import composed
 from hpccomm.plan.outlook import Cell, Outlook, backend, outlook
+from hpccomm.plan.pricing import seconds
 from hpccomm.plan.thumb import verdicts
 
 INTRA, INTER, LIMIT, GAMMA = Link(3e-6, 1.3e-10), Link(2e-5, 1e-9), 2e9, 2e-10
@@ -54,8 +55,8 @@ def run(on: Fabric, *, collectives: Iterable[str] = ("all_reduce",), noise: floa
             if collective not in runs.collectives:
                 continue
             for size in SIZES:
-                seconds = predict(runs, collective, size // 4, itemsize=4, fabric=on)
-                time_us = seconds * 1e6 * draw.uniform(1 - noise, 1 + noise)
+                time_s = seconds(runs, collective, size // 4, itemsize=4, fabric=on)
+                time_us = time_s * 1e6 * draw.uniform(1 - noise, 1 + noise)
                 rows.append(row(expression, size, time_us, on, collective=collective))
     return Recorded(f"{len({*on.nodes})} nodes", {"node_of_rank": list(on.nodes)}, rows)
 
@@ -89,7 +90,7 @@ def test_more_nodes_are_predicted_from_a_fit_on_two_and_four(num_nodes: int) -> 
     for expression in (*FLAT, NESTED):
         for size in SIZES:
             times = [
-                predict(algorithm(expression, on.nodes), "all_reduce", size // 4, itemsize=4, fabric=on)
+                seconds(algorithm(expression, on.nodes), "all_reduce", size // 4, itemsize=4, fabric=on)
                 for on in (fabric(num_nodes, 2), found.fabric(num_nodes, 2))
             ]
             assert times[1] == pytest.approx(times[0], rel=2 * NOISE)
@@ -108,13 +109,30 @@ def test_rows_that_say_nothing_of_links_are_left_out_and_counted() -> None:
         row("ring(mpi4py)", 1024, 1.0, on, collective="sendrecv", algorithm=None),
         row("hierarchical(ring(mpi4py), ring(gloo))", 1024, 1.0, on),
         row("hierarchical(ring(mpi4py), ring(mpi4py), by=switch)", 1024, 1.0, on),
+        row("hierarchical(ring(mpi4py), ring(mpi4py), wire=bfloat16)", 1024, 1.0, on),
         row("hierarchical(ring(mpi4py), direct(mpi4py))", 1024, 1.0, on),
     ]
     mixed = Recorded("mixed", good.environment, [*bad, *good.results])
     found, left_out = observations.read([mixed], None)
     assert [(one.backend, one.nbytes) for one in found] == [(one["backend"], one["size_bytes"]) for one in good.results]
     assert sum(left_out.values()) == len(bad)
-    assert left_out["a library chooses the schedule, or several run"] == 3
+    assert left_out["a library chooses the schedule, or several run"] == 4
+
+
+@pytest.mark.parametrize(("intra", "hidden"), [(INTRA, "inside"), (Link(1e-6, 1e-8), "crossing")])
+def test_while_a_piece_of_a_hierarchy_crosses_the_next_is_reduced_inside(intra: Link, hidden: str) -> None:
+    nodes, pieces, shard = (0, 0, 1, 1, 2, 2, 3, 3), 4, 1 << 20
+    on = Fabric(nodes, intra, INTER, injection_bytes_per_s=1e9)
+    inside, crossing = intra.seconds(shard), 6 * (INTER.alpha_s + 2 * shard / 4 / 1e9)
+    assert (inside < crossing) is (hidden == "inside")
+    count = pieces * 2 * shard // 4
+    expected = inside + (pieces - 1) * max(inside, crossing) + crossing + pieces * inside
+    found = [
+        seconds(composed(nodes, "ring", "ring"), "all_reduce", count, itemsize=4, fabric=on, simulated_ranks=n)
+        for n in (0, 8)
+    ]
+    assert found[0] == pytest.approx(expected)
+    assert found[1] == pytest.approx(expected, rel=0.15)
 
 
 def only(found: Recorded, **wanted: Any) -> Recorded:

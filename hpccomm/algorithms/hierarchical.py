@@ -20,6 +20,9 @@ from hpccomm.algorithms.algorithm import Algorithm, Counted, Levels, Rooted
 from hpccomm.errors import ScheduleError
 from hpccomm.schedule import Step, blocks, embed, shares
 
+SHARD_BYTES = 2**20
+"""Of a piece on each rail, where the backend of this name cuts a buffer into pieces that cross one after the other."""
+
 
 class _Nodes:
     """Who is where: the ranks of every node, and the rails."""

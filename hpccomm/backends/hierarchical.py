@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import torch
 
+from hpccomm.algorithms.hierarchical import SHARD_BYTES
 from hpccomm.backends.alongside import Begun, alongside
 from hpccomm.backends.base import Backend, Operation, offsets, uneven
 from hpccomm.backends.c10d import Op, ReduceOp
@@ -25,7 +26,6 @@ from hpccomm.backends.wire import DTYPES, all_reduce_narrow
 from hpccomm.errors import OptionError
 from hpccomm.expression import Expression
 
-_SHARD_BYTES = 2**20  # of a piece, on each rail
 _MOST_CROSSING = 3  # pieces at once, where the backend between nodes can have several under way
 
 Crossing = tuple[torch.Tensor, torch.Tensor, list[int], Begun]
@@ -74,7 +74,7 @@ class HierarchicalBackend(Backend):
         flat = buffer.view(-1)
         crossing: deque[Crossing] = deque()
         try:
-            for start, end in pieces(flat.numel(), self._carriers * _SHARD_BYTES // flat.element_size()):
+            for start, end in pieces(flat.numel(), self._carriers * SHARD_BYTES // flat.element_size()):
                 piece = flat[start:end]
                 counts = self._shards(piece.numel())
                 shard = piece.new_empty(counts[self._local])

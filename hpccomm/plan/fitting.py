@@ -14,12 +14,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from hpccomm.cost import Fabric, Link, predict
+from hpccomm.cost import Fabric, Link
 from hpccomm.errors import OptionError
 from hpccomm.plan.observations import Observation
-
-SIMULATED_RANKS = 32
-"""Above this, closed forms are used alone: the simulation of a ring of 32 ranks takes 20 ms, of 128 ranks 400 ms."""
+from hpccomm.plan.pricing import SIMULATED_RANKS, seconds
 
 PASSES = 4
 """How often rows are simulated; from the third time on the figures change by less than their errors."""
@@ -237,7 +235,7 @@ def _fabric(nodes: tuple[int, ...], figures: Figures) -> Fabric:
 
 
 def _seconds(one: Observation, figures: Figures, simulated_ranks: int) -> float:
-    return predict(
+    return seconds(
         one.algorithm,
         one.collective,
         one.count,

@@ -128,12 +128,13 @@ def _observed(file: str, row: Result, nodes: tuple[int, ...]) -> Observation:
 
 def _algorithm(backend: Expression, collective: str, nodes: tuple[int, ...]) -> Algorithm:
     """Give the schedules that a backend runs."""
-    names = [one.name for one in (backend, *backend.arguments)]
+    name, levels, options = backend.name, [level.name for level in backend.arguments], backend.keywords
+    is_nested = name == "hierarchical" and set(levels) <= ALGORITHMS.keys() and set(options) <= {"by"}
     try:
-        if names[0] in ALGORITHMS and len(names) == 2 and collective not in ("sendrecv", "barrier"):
-            return serving("pairwise" if backend.keywords.get("shots") == 2 else names[0], collective)
-        if names[0] == "hierarchical" and set(names[1:]) <= ALGORITHMS.keys() and collective == "all_reduce":
-            return composed(_grouped(nodes, backend.keywords.get("by", "node")), *names[1:])
+        if name in ALGORITHMS and len(levels) == 1 and collective not in ("sendrecv", "barrier"):
+            return serving("pairwise" if options.get("shots") == 2 else name, collective)
+        if is_nested and collective == "all_reduce":
+            return composed(_grouped(nodes, options.get("by", "node")), *levels)
     except HpccommError as error:
         raise _LeftOutError(error.found) from None
     raise _LeftOutError("a library chooses the schedule, or several run")

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hpccomm.algorithms import ALGORITHMS, Algorithm
-from hpccomm.cost import Fabric, predict
-from hpccomm.plan.fitting import SIMULATED_RANKS, Fit
+from hpccomm.cost import Fabric
+from hpccomm.plan.fitting import Fit
 from hpccomm.plan.observations import composed
+from hpccomm.plan.pricing import seconds
 
 HIERARCHIES = tuple(
     (intra, inter)
@@ -90,13 +91,12 @@ def _column(fit: Fit, collective: str, fabric: Fabric, sizes: Sequence[int]) -> 
     num_nodes = fabric.nodes[-1] + 1
     for nbytes in sizes:
         times = {
-            algorithm.name: predict(
+            algorithm.name: seconds(
                 algorithm,
                 collective,
                 max(1, nbytes // ITEMSIZE),
                 itemsize=ITEMSIZE,
                 fabric=fabric,
-                simulated_ranks=SIMULATED_RANKS,
             )
             for algorithm in algorithms
         }

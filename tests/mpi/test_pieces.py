@@ -23,7 +23,7 @@ UNIT = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hierarchical, "_SHARD_BYTES", 256)
+    monkeypatch.setattr(hierarchical, "SHARD_BYTES", 256)
 
 
 def random_tensors(count: int, scale: float = 1.0) -> np.ndarray:
