@@ -33,6 +33,7 @@ _OPEN_MPI = {
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     "PRTE_MCA_hwloc_default_binding_policy": "none",
 }
+_HYDRA = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"}  # MPICH's ranks else hold the cores that they wait on
 _END_S = 5.0  # from the ranks' stacks, or from the launcher's TERM, to its end
 _GRACE_S = 5.0  # from the launcher's end to the last rank's
 _POLL_S = 0.05
@@ -78,7 +79,7 @@ class Mpi:
         env = {k: v for k, v in os.environ.items() if k.startswith(_OWN) or not k.startswith(_FOREIGN)}
         env |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "PYTHONFAULTHANDLER": "1", "PY_COLORS": "0"}
         env["PATH"] = f"{self.prefix / 'bin'}{os.pathsep}{env.get('PATH', os.defpath)}"
-        return env | (_OPEN_MPI if self.is_open_mpi else {})
+        return env | (_OPEN_MPI if self.is_open_mpi else _HYDRA)
 
 
 def known_mpis() -> list[Mpi]:

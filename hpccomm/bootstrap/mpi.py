@@ -61,8 +61,7 @@ def start(launch: Launch, environ: Mapping[str, str], *, timeout_s: float, quiet
     vendor = MPI.get_vendor()[0]
     if not MPI.Is_initialized():
         check_library(launch, vendor=vendor, library=MPI.Get_library_version())
-        if vendor == "Intel MPI":  # which otherwise adds large arrays in the order in which ranks come
-            os.environ.setdefault("I_MPI_CBWR", "1")
+        _choose_settings(vendor, launch)
         with vigil.over_start(launch.launcher, environ, timeout_s=timeout_s, quiet_s=quiet_s):
             _initialise(MPI)
     world = MPI.COMM_WORLD
@@ -75,6 +74,14 @@ def start(launch: Launch, environ: Mapping[str, str], *, timeout_s: float, quiet
         raise
     _arrive(world, timeout_s, quiet_s)
     return world.Dup()
+
+
+def _choose_settings(vendor: str, launch: Launch) -> None:
+    """Set what a library reads at its start, unless the user has set it."""
+    if vendor == "Intel MPI":  # which otherwise adds large arrays in the order in which ranks come
+        os.environ.setdefault("I_MPI_CBWR", "1")
+    if vendor == "MPICH" and (launch.local_size or 1) > (os.cpu_count() or 1):  # else waiting ranks hold the cores
+        os.environ.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
 
 
 def _initialise(mpi: Any) -> None:
