@@ -1,52 +1,43 @@
-"""Leaf `shm`: ranks of one host read each other's tensors where they lie.
+"""Leaf `shm`: tensors go through windows of memory that the ranks of a host share, piece by piece.
 
-An all-reduce of S bytes over n ranks: every rank reduces its n-th of the tensor, piece by piece, reading the others'
-pieces into a scratch piece that stays in its cache, and collects the other n-ths as their owners finish pieces: each
-rank copies 2(n-1)/n * S bytes, and nothing is copied twice. Ranks only ever write into their own memory, so that one
-that was stopped, and goes on long after the others gave up, does no harm. Everything is polled. Where reading
-is forbidden, ranks show copies in windows that all map. Below `crossover` bytes, and for what is sent to single ranks,
-the MPI library's own shared memory is faster and is used.
+An all-reduce of S bytes over n ranks: the tensor is cut into a share of each rank. In every round a rank puts a piece
+of all others' shares into its window, adds to the same piece of its own share what the others put in for it, puts the
+sum in too, and copies the others' sums. Each rank copies 2(n-1)/n * S bytes in and out, in pieces such that what is put
+in is still in the caches when it is read. Everything is polled, and nobody writes into another's tensors. Below
+`crossover` bytes, and for messages between two ranks, the MPI library (or Gloo) is faster and is used.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from ctypes import memmove
 from dataclasses import replace
-from itertools import pairwise
 
 import torch
 
-from hpccomm.backends.base import MAX_COUNT, Operation, offsets
-from hpccomm.backends.board import Board
+from hpccomm.backends.base import Backend, Operation
 from hpccomm.backends.c10d import Op, ReduceOp
 from hpccomm.backends.carried import CarriedBackend
 from hpccomm.backends.combine import COMBINE, REDUCTIONS
 from hpccomm.backends.context import Context
-from hpccomm.backends.host_memory import find
 from hpccomm.backends.registry import build
 from hpccomm.backends.support import HALVES, Support
+from hpccomm.backends.windows import Block, Call, Cut, Stage, Windows, blocks_of, in_rounds
 from hpccomm.errors import BackendError
 from hpccomm.expression import parse
 
 _SUMMED = frozenset({ReduceOp.SUM, ReduceOp.PRODUCT})
-_WIDEST = 8  # bytes of an element
-_PIECE_BYTES = 256 * 1024  # two of them fit into the cache of a core
-_CROSSOVER = 256 * 1024
-
-
-Pieces = list[tuple[int, torch.Tensor]]
+_CROSSOVER = 2**20
 
 
 class ShmBackend(CarriedBackend):
-    """Ranks of one host that read each other's memory.
+    """Ranks of one host that share memory.
 
     16-bit floats are reduced in float32 and rounded once; 8-bit floats likewise.
 
     Args:
         context: The group.
-        crossover: Bytes of a tensor from which on it goes this way; below, by MPI or Gloo.
+        crossover: Bytes of a tensor from which on it goes through windows.
 
     Raises:
         BackendError: The ranks are on several hosts, or share no memory; raised on all ranks.
@@ -54,192 +45,195 @@ class ShmBackend(CarriedBackend):
 
     def __init__(self, context: Context, *, crossover: int = _CROSSOVER) -> None:
         super().__init__(context)
+        if not context.topology.one_host:
+            raise BackendError(
+                "build backend shm",
+                found="the ranks are on several hosts",
+                remedy="use it inside hosts: hierarchical(shm, gloo)",
+                everywhere=True,
+            )
         self._crossover = crossover
-        self._memory, copied = find(context)
-        self.notes = [copied] if copied else []
-        self._board = Board(context.exchange)
-        small = "gloo" if context.communicator is None else "mpi4py"
-        self._carrier = build(parse(small), context.child("small"))
-        self.max_count = min(self._carrier.max_count, (self._memory.most_bytes or MAX_COUNT) // _WIDEST)
+        self._windows = Windows(context.exchange)
+        carrier = "gloo" if context.communicator is None else "mpi4py"
+        self._carrier: Backend = build(parse(carrier), context.child("carrier"))
+        self.max_count = self._carrier.max_count
         self.support = _support(self._carrier.support)
         self._others = [(self.rank + shift) % self.size for shift in range(1, self.size)]
-        self._scratch = torch.empty(_PIECE_BYTES, dtype=torch.uint8)
 
     def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
-        """Reduce the own n-th and collect the others', a piece at a time."""
+        """Reduce the own share and copy the others'."""
         if self._is_small(buffer):
             return self._widened(buffer, lambda wide: self._carrier.all_reduce(wide, op))
-        return self._reduced_by_owners(buffer.view(-1), op, collects=True, what=f"all_reduce {op}")
+        return self._reduced_by_owners(buffer.view(-1), op, "all_reduce", self._others)
 
     def reduce(self, buffer: torch.Tensor, op: Op, root: int) -> Operation:
-        """Reduce the own n-th; the root collects the others'."""
+        """Reduce the own share; the root copies the others'."""
         if self._is_small(buffer):
             return self._widened(buffer, lambda wide: self._carrier.reduce(wide, op, root))
-        return self._reduced_by_owners(
-            buffer.view(-1), op, collects=self.rank == root, what=f"reduce {op} {root} {buffer.numel()}"
-        )
+        collected = self._others if self.rank == root else []
+        return self._reduced_by_owners(buffer.view(-1), op, f"reduce {root}", collected)
+
+    def _reduced_by_owners(self, flat: torch.Tensor, op: Op, what: str, collected: Sequence[int]) -> Operation:
+        share, rest = divmod(flat.numel(), self.size)
+        counts = [share + (rank < rest) for rank in range(self.size)]
+        blocks, cut = blocks_of(flat, counts), self._windows.cut(share + (rest > 0), flat)
+        start = self.rank * share + min(self.rank, rest)
+        own = flat[start : start + counts[self.rank]]
+        call = self._windows.call(f"{what} {op.value} {flat.dtype} {flat.numel()}", cut.rounds)
+
+        def reduce(number: int) -> Operation:
+            yield from call.until_put(number)
+            self._reduce(call, number, cut.of(own, number), op)
+            call.give(number, self.size, *cut.piece(blocks[self.rank], number))
+            call.reduced(number)
+
+        def collect(number: int) -> Operation:
+            yield from call.until_reduced(number)
+            for other in collected:
+                call.take(other, number, self.size, *cut.piece(blocks[other], number))
+            call.read(number)
+
+        yield from in_rounds(cut.rounds, self._put(call, blocks, cut), reduce, collect)
 
     def reduce_scatter(
         self, output: torch.Tensor, source: torch.Tensor, op: Op, counts: Sequence[int] | None = None
     ) -> Operation:
-        """Reduce the own block, reading it from all ranks."""
-        if self._is_small(source):
-            if source.dtype not in HALVES:
-                return self._carrier.reduce_scatter(output, source, op, counts)
+        """Reduce the own block."""
+        if not self._is_small(source):
+            return self._reduce_scatter(output.view(-1), source.view(-1), op, counts or [output.numel()] * self.size)
+        if source.dtype in HALVES:
             return self._widened(output, lambda wide: self._carrier.reduce_scatter(wide, source.float(), op, counts))
-        return self._reduce_scatter(output.view(-1), source.view(-1), op, counts)
+        return self._carrier.reduce_scatter(output, source, op, counts)
 
-    def _reduce_scatter(
-        self, output: torch.Tensor, source: torch.Tensor, op: Op, counts: Sequence[int] | None
-    ) -> Operation:
-        start = offsets(counts if counts is not None else [output.numel()] * self.size)[self.rank]
-        with self._meeting():
-            yield from self._arrive(f"reduce_scatter {op} {counts} {source.numel()}", self._memory.show(source))
-            output.copy_(source[start : start + output.numel()])
-            for at, piece in _pieces(output, 0, output.numel()):
-                self._reduce(piece, start + at, op)
-            yield from self._board.leave()
+    def _reduce_scatter(self, output: torch.Tensor, source: torch.Tensor, op: Op, counts: Sequence[int]) -> Operation:
+        cut = self._windows.cut(max(counts), source)
+        call = self._windows.call(f"reduce_scatter {op.value} {source.dtype} {counts}", cut.rounds)
+        output.copy_(torch.split(source, list(counts))[self.rank])
+
+        def reduce(number: int) -> Operation:
+            yield from call.until_put(number)
+            self._reduce(call, number, cut.of(output, number), op)
+            call.read(number)
+
+        yield from in_rounds(cut.rounds, self._put(call, blocks_of(source, counts), cut), reduce)
 
     def all_gather(self, output: torch.Tensor, source: torch.Tensor, counts: Sequence[int] | None = None) -> Operation:
-        """Read every rank's block into place."""
+        """Copy every rank's block into place."""
         if self._is_small(output):
             return self._carrier.all_gather(output, source, counts)
-        return self._gather(output.view(-1), source.view(-1), counts, f"all_gather {counts or source.numel()}")
+        return self._gather(output, source, counts or [source.numel()] * self.size, "all_gather")
 
     def gather(self, output: torch.Tensor | None, source: torch.Tensor, root: int) -> Operation:
-        """Have the root read every rank's block into place."""
-        if source.numel() * source.element_size() * self.size < self._crossover:
+        """Have the root copy every rank's block into place."""
+        if self._is_small(source, self.size):
             return self._carrier.gather(output, source, root)
-        return self._gather(
-            None if output is None else output.view(-1), source.view(-1), None, f"gather {root} {source.numel()}"
-        )
+        return self._gather(output, source, [source.numel()] * self.size, f"gather {root}")
 
-    def _gather(
-        self, output: torch.Tensor | None, source: torch.Tensor, counts: Sequence[int] | None, what: str
-    ) -> Operation:
-        starts = offsets(counts if counts is not None else [source.numel()] * self.size)
-        with self._meeting():
-            yield from self._arrive(what, self._memory.show(source))
-            if output is not None:
-                mine = output[starts[self.rank] : starts[self.rank + 1]]
-                if mine.data_ptr() != source.data_ptr():
-                    mine.copy_(source)
-                for other in self._others:
-                    self._read(other, 0, output[starts[other] : starts[other + 1]])
-            yield from self._board.leave()
+    def _gather(self, output: torch.Tensor | None, source: torch.Tensor, counts: Sequence[int], what: str) -> Operation:
+        cut, (own,) = self._windows.cut(max(counts), source), blocks_of(source, [source.numel()])
+        call = self._windows.call(f"{what} {source.dtype} {counts}", cut.rounds)
+        blocks = [] if output is None else blocks_of(output, counts)
+        if blocks and blocks[self.rank] != own:
+            memmove(blocks[self.rank][0], *own)
+
+        def put(number: int) -> Operation:
+            yield from call.until_free(number)
+            call.give(number, 0, *cut.piece(own, number))
+            call.put(number)
+
+        def collect(number: int) -> Operation:
+            yield from call.until_put(number)
+            for other in self._others if blocks else ():
+                call.take(other, number, 0, *cut.piece(blocks[other], number))
+            call.read(number)
+
+        yield from in_rounds(cut.rounds, put, collect)
 
     def broadcast(self, buffer: torch.Tensor, root: int) -> Operation:
-        """Read the root's tensor."""
+        """Copy the root's tensor."""
         if self._is_small(buffer):
             return self._carrier.broadcast(buffer, root)
-        return self._read_of_root(buffer.view(-1), buffer if self.rank == root else None, root, 0, "broadcast")
+        (whole,) = blocks_of(buffer, [buffer.numel()])
+        return self._from_root(buffer, [whole] if self.rank == root else [], f"broadcast {root}", root, row=0)
 
     def scatter(self, output: torch.Tensor, source: torch.Tensor | None, root: int) -> Operation:
-        """Read the own block of the root's tensor."""
-        if self._memory.most_bytes or output.numel() * output.element_size() * self.size < self._crossover:
+        """Copy the own block of the root's tensor."""
+        if self._is_small(output, self.size):
             return self._carrier.scatter(output, source, root)
-        return self._read_of_root(output.view(-1), source, root, self.rank * output.numel(), "scatter")
+        return self._scatter(output, source, root)
 
-    def _read_of_root(
-        self, output: torch.Tensor, source: torch.Tensor | None, root: int, start: int, what: str
-    ) -> Operation:
-        with self._meeting():
-            shown = output if source is None else self._memory.show(source)
-            yield from self._arrive(f"{what} {root} {output.numel()}", shown)
-            if self.rank != root:
-                self._read(root, start, output)
-            elif source is not None and source.data_ptr() != output.data_ptr():
-                output.copy_(source.view(-1)[start : start + output.numel()])
-            yield from self._board.leave()
+    def _scatter(self, output: torch.Tensor, source: torch.Tensor | None, root: int) -> Operation:
+        blocks = [] if source is None else blocks_of(source, [output.numel()] * self.size)
+        if source is not None:
+            output.view(-1).copy_(torch.split(source.view(-1), output.numel())[root])
+        yield from self._from_root(output, blocks, f"scatter {root}", root, row=self.rank)
+
+    def _from_root(self, output: torch.Tensor, blocks: Sequence[Block], what: str, root: int, *, row: int) -> Operation:
+        """Copy a row from the root, which puts in its blocks, a row each."""
+        cut, (own,) = self._windows.cut(output.numel(), output), blocks_of(output, [output.numel()])
+        call = self._windows.call(f"{what} {output.dtype} {output.numel()}", cut.rounds)
+
+        def put(number: int) -> Operation:
+            if blocks:
+                yield from call.until_free(number)
+            for one, block in enumerate(blocks):
+                call.give(number, one, *cut.piece(block, number))
+            call.put(number)
+
+        def collect(number: int) -> Operation:
+            yield from call.until_put(number, root)
+            if not blocks:
+                call.take(root, number, row, *cut.piece(own, number))
+            call.read(number)
+
+        yield from in_rounds(cut.rounds, put, collect)
 
     def all_to_all(
         self, output: torch.Tensor, source: torch.Tensor, sent: Sequence[int], received: Sequence[int]
     ) -> Operation:
-        """Read the own block of every rank; what all send may be more than windows hold."""
-        if self._memory.most_bytes:
-            return self._carrier.all_to_all(output, source, sent, received)
-        return self._all_to_all(output.view(-1), source.view(-1), sent, received)
+        """Tell all ranks how many elements go where, which only senders know, then copy the own block of every rank."""
+        given, asked = torch.tensor(sent), torch.empty(self.size * self.size, dtype=torch.int64)
+        yield from self._gather(asked, given, [self.size] * self.size, f"all_to_all {source.dtype}")
+        for rank, count in enumerate(asked[self.rank :: self.size].tolist()):
+            if count != received[rank]:
+                raise _other_size(rank, count, received[rank])
+        cut, blocks, places = (
+            self._windows.cut(int(asked.max()), source),
+            blocks_of(source, sent),
+            blocks_of(output, received),
+        )
+        call = self._windows.call("all_to_all", cut.rounds)
+        memmove(places[self.rank][0], *blocks[self.rank])
 
-    def _all_to_all(
-        self, output: torch.Tensor, source: torch.Tensor, sent: Sequence[int], received: Sequence[int]
-    ) -> Operation:
-        """Ranks show where each other's blocks stand, which only their senders know."""
-        places, starts = offsets(received), offsets(sent)
-        with self._meeting():
-            shown = self._memory.show(source)
-            yield from self._arrive("all_to_all", shown, [*starts[:-1], *sent])
-            for other in (self.rank, *self._others):
-                shares = self._board.shares(other)
-                start, count = shares[self.rank], shares[self.size + self.rank]
-                into = output[places[other] : places[other + 1]]
-                if count != into.numel():
-                    raise _other_size(other, count, into.numel())
-                if other == self.rank:
-                    into.copy_(source[start : start + count])
-                else:
-                    self._read(other, start, into)
-            yield from self._board.leave()
+        def collect(number: int) -> Operation:
+            yield from call.until_put(number)
+            for other in self._others:
+                call.take(other, number, self.rank, *cut.piece(places[other], number))
+            call.read(number)
 
-    def _reduced_by_owners(self, buffer: torch.Tensor, op: Op, *, collects: bool, what: str) -> Operation:
-        """Reduce own pieces in place, and collect those that their owners have done."""
-        share, rest = divmod(buffer.numel(), self.size)
-        starts = offsets([share + (rank < rest) for rank in range(self.size)])
-        with self._meeting():
-            flat = self._memory.show(buffer)
-            yield from self._arrive(f"{what} {flat.numel()}", flat)
-            blocks = [_pieces(flat, *ends) for ends in pairwise(starts)]
-            wanted = {other: len(blocks[other]) for other in self._others if collects}
-            taken = dict.fromkeys(wanted, 0)
-            for number, (start, piece) in enumerate(blocks[self.rank], 1):
-                self._reduce(piece, start, op)
-                self._board.count(number)
-                self._collect(blocks, taken)
-            while taken != wanted:
-                if not self._collect(blocks, taken):
-                    yield "the other ranks' shares"
-            yield from self._board.leave()
-            if flat is not buffer:
-                buffer.copy_(flat)
+        yield from in_rounds(cut.rounds, self._put(call, blocks, cut), collect)
 
-    def _collect(self, blocks: Sequence[Pieces], taken: dict[int, int]) -> bool:
-        """Read the pieces that their owners have done meanwhile, and tell whether there were any."""
-        found = False
-        for other, count in taken.items():
-            done = self._board.done(other)
-            for start, piece in blocks[other][count:done]:
-                self._read(other, start, piece)
-            found |= done > count
-            taken[other] = done
-        return found
+    def _put(self, call: Call, blocks: Sequence[Block], cut: Cut) -> Stage:
+        """Give the stage that puts in a piece of each other rank's block, in that rank's row."""
 
-    def _reduce(self, piece: torch.Tensor, start: int, op: Op) -> None:
-        """Reduce the others' elements from `start` on into a piece of this rank's."""
-        scratch = self._scratch[: piece.numel() * piece.element_size()].view(piece.dtype)
+        def put(number: int) -> Operation:
+            yield from call.until_free(number)
+            for other in self._others:
+                call.give(number, other, *cut.piece(blocks[other], number))
+            call.put(number)
+
+        return put
+
+    def _reduce(self, call: Call, number: int, piece: torch.Tensor, op: Op) -> None:
+        """Reduce what the other ranks have put in for this one into its piece."""
         total = piece.float() if piece.dtype in HALVES else piece
         for other in self._others:
-            self._read(other, start, scratch)
-            COMBINE[op](total, scratch)
+            COMBINE[op](total, call.given(other, number, piece))
         if total is not piece:
             piece.copy_(total)
 
-    def _read(self, other: int, start: int, into: torch.Tensor) -> None:
-        """Copy another rank's elements from `start` on."""
-        self._memory.read(other, self._board.address(other) + start * into.element_size(), into)
-
-    @contextmanager
-    def _meeting(self) -> Generator[None, None, None]:
-        try:
-            yield
-        except BaseException:  # given up too
-            self._board.give_up()
-            raise
-
-    def _arrive(self, what: str, shown: torch.Tensor, shares: Sequence[int] = ()) -> Operation:
-        word = zlib.crc32(f"{what} {shown.dtype}".encode())
-        return self._board.arrive(word, self._memory.where(shown), shares)
-
-    def _is_small(self, tensor: torch.Tensor) -> bool:
-        return tensor.numel() * tensor.element_size() < self._crossover
+    def _is_small(self, tensor: torch.Tensor, times: int = 1) -> bool:
+        return tensor.numel() * tensor.element_size() * times < self._crossover
 
     def _widened(self, buffer: torch.Tensor, run: Callable[[torch.Tensor], Operation]) -> Operation:
         """Run a small reduction, in float32 where MPI and Gloo would add 16-bit floats wrongly."""
@@ -253,20 +247,14 @@ class ShmBackend(CarriedBackend):
         buffer.copy_(wide)
 
 
-def _support(small: Support) -> Support:
+def _support(carrier: Support) -> Support:
     """Give what both ways reduce, and 16-bit floats, which this leaf widens itself."""
-    both = small.joined(Support(small.devices, REDUCTIONS, small.rounding, "polled"))
+    both = carrier.joined(Support(carrier.devices, REDUCTIONS, carrier.rounding, "polled"))
     return replace(
         both,
         reductions={**both.reductions, **dict.fromkeys(HALVES, _SUMMED)},
-        deadline=f"polled; below the crossover: {small.deadline}",
+        deadline=f"polled; below the crossover: {carrier.deadline}",
     )
-
-
-def _pieces(flat: torch.Tensor, start: int, end: int) -> Pieces:
-    """Cut a part of a tensor into pieces, with where they start in it."""
-    count = _PIECE_BYTES // flat.element_size()
-    return [(at, flat[at : min(at + count, end)]) for at in range(start, end, count)]
 
 
 def _other_size(other: int, sent: int, wanted: int) -> BackendError:
