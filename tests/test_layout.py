@@ -9,7 +9,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccomm.backends.layout import as_bytes, dense, is_dense, pieces, refuse_overlap, share_memory, store, writable
+from hpccomm.backends.layout import (
+    adjoining,
+    as_bytes,
+    dense,
+    is_dense,
+    pieces,
+    refuse_overlap,
+    share_memory,
+    store,
+    writable,
+)
 from hpccomm.errors import UnsupportedError
 
 SHAPES = st.lists(st.integers(0, 4), max_size=3)
@@ -83,3 +93,13 @@ def test_pieces_cover_everything_once(count: int, limit: int) -> None:
     cut = list(pieces(count, limit))
     assert [i for start, end in cut for i in range(start, end)] == list(range(count))
     assert all(end - start <= limit for start, end in cut)
+
+
+def test_only_tensors_that_lie_one_after_the_other_are_joined() -> None:
+    rows = torch.arange(12.0).view(4, 3)
+    found = adjoining([rows[0], rows[1:3], rows[3][:0], rows[3]])
+    assert found is not None
+    assert found.data_ptr() == rows.data_ptr()
+    assert found.tolist() == list(range(12))
+    apart = [[rows[0], rows[2]], [rows[1], rows[0]], [rows[:, 0], rows[:, 1]], [rows[0], rows[0].clone()], [rows[:0]]]
+    assert [adjoining(tensors) for tensors in apart] == [None] * len(apart)

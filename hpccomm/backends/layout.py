@@ -6,7 +6,7 @@ written, copied back, so that their neighbours in the storage stay untouched. It
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -65,6 +65,17 @@ def share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
     start, end = _range(one)
     first, last = _range(other)
     return start < last and first < end
+
+
+def adjoining(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """Give dense tensors of one dtype that lie in memory one after the other as one, or None where they do not."""
+    filled = [tensor.detach() for tensor in tensors if tensor.numel()]
+    ends = [_range(tensor)[1] for tensor in filled]
+    starts = [tensor.data_ptr() for tensor in filled]
+    storages = {tensor.untyped_storage().data_ptr() for tensor in filled}
+    if len(storages) != 1 or starts[1:] != ends[:-1] or not all(map(is_dense, filled)):
+        return None
+    return filled[0].as_strided((sum(tensor.numel() for tensor in filled),), (1,))
 
 
 def pieces(count: int, limit: int) -> Iterator[tuple[int, int]]:

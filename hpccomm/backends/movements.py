@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 
 from hpccomm.backends.base import BLOCKS_TAG, SCHEDULE_TAG, Backend, Operation, offsets, together, uneven
-from hpccomm.backends.layout import dense, is_dense, pieces, refuse_overlap, store, writable
+from hpccomm.backends.layout import adjoining, dense, is_dense, pieces, refuse_overlap, share_memory, store, writable
 from hpccomm.errors import OptionError, UnsupportedError
 
 
@@ -143,10 +143,15 @@ class MovementDoor:
         return self._all_to_all_staged(outputs, inputs)
 
     def _all_to_all_staged(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> Operation:
-        source = torch.cat([dense(block).view(-1) for block in inputs])
-        received = [output.numel() for output in outputs]
+        sent, received = ([block.numel() for block in blocks] for blocks in (inputs, outputs))
+        source, whole = adjoining(inputs), adjoining(outputs)
+        if source is None:
+            source = torch.cat([dense(block).view(-1) for block in inputs])
+        if whole is not None and not share_memory(whole, source):
+            yield from self.backend.all_to_all(whole, source, sent, received)
+            return
         whole = source.new_empty(sum(received))
-        yield from self.backend.all_to_all(whole, source, [block.numel() for block in inputs], received)
+        yield from self.backend.all_to_all(whole, source, sent, received)
         for row, output in zip(torch.split(whole, received), outputs, strict=True):
             store(row, output)
 

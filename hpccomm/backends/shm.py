@@ -27,7 +27,7 @@ from hpccomm.errors import BackendError
 from hpccomm.expression import parse
 
 _SUMMED = frozenset({ReduceOp.SUM, ReduceOp.PRODUCT})
-_CROSSOVER = 2**20
+_CROSSOVER = 4 * 2**20
 
 
 class ShmBackend(CarriedBackend):
