@@ -60,6 +60,9 @@ OF_MPIRUN = {"--bind-to", "--map-by", "--np", "--host", "--hostfile", "--output"
         ("--json a --csv b --wide", {"json": Path("a"), "csv": Path("b"), "wide": True}),
         ("--compare a --tolerance 2.5% --json b", {"compare": (Path("a"),), "tolerance": 0.025, "json": Path("b")}),
         ("--min-busbw 1.5", {"min_busbw_gbps": 1.5}),
+        ("--pairs", {"collectives": (), "pairs_bytes": 1 << 20}),
+        ("--pairs 4K --collective barrier", {"collectives": ("barrier",), "pairs_bytes": 4096}),
+        ("--suite pairs", {"suite": "pairs", "collectives": (), "pairs_bytes": 1 << 20, "budget_s": 120.0}),
         (
             "--suite smoke -e 1M",
             {
@@ -140,6 +143,9 @@ def test_every_datatype_is_torchs() -> None:
         ("--backend a(b", "ends where ',' or ')' is expected"),
         ("--suite nothing", "'nothing' (choose from"),
         ("--min-busbw 0", "'0' is not a rate"),
+        ("--pairs 0", "--pairs: '0' is not a size"),
+        ("--pairs --place in", "--pairs alone has no table"),
+        ("--pairs --compare a", "--pairs alone has no table"),
         ("--min-busbw 1 --collective barrier", "barrier, which has no data"),
         ("--compare a b --min-busbw 1", "two files measures nothing"),
         ("--budget 0", "--budget"),

@@ -58,6 +58,7 @@ def environment(**changed: Any) -> Environment:
         nodes=1,
         topology=str(topology),
         node_of_rank=topology.nodes,
+        host_of_rank=topology.hosts,
         hosts=hosts(topology, cores),
         placement=placement(topology, cores),
         launcher="a launcher",

@@ -22,6 +22,7 @@ from hpccomm.errors import ExpressionError, OptionError
 from hpccomm.units import parse_bytes
 
 _ALL = "all"
+_PAIRS_BYTES = 1 << 20
 _SEVERAL: dict[str, Any] = {"nargs": "+", "action": "extend"}
 
 
@@ -35,7 +36,7 @@ def parse(argv: Sequence[str]) -> Options:
     given = _given(argv)
     if "suite" in given:
         given = _given(suites.words(given["suite"])) | given
-    names = given.pop("collectives", list(Options().collectives))
+    names = given.pop("collectives", [] if "pairs_bytes" in given else list(Options().collectives))
     given["compare"] = tuple(given.get("compare", ()))
     for name in ("backends", "algorithms"):
         given[name] = tuple(dict.fromkeys(given.get(name, ())))
@@ -68,8 +69,10 @@ def _fault(options: Options, given: Container[str], names: Sequence[str]) -> str
     lacking = [name for name in options.collectives if _lacks(name, options.place)]
     files = [os.path.realpath(path) for path in (options.json, options.csv, *options.compare) if path]
     measures = replace(options, compare=(), tolerance=Options.tolerance) != Options()
-    told = ", ".join(names)
+    told, of_tables = ", ".join(names), ("op", "place", "min_busbw_gbps", "csv")
     faults = (
+        (not names and (options.compare or any(name in given for name in of_tables)),
+         "--pairs alone has no table, which -o, --place, --min-busbw, --csv and --compare are for"),
         ("op" in given and not any(one.reduces for one in asked),
          f"-o does not fit --collective {told}, which reduces nothing"),
         ("place" in given and not any(one.has_data for one in asked),
@@ -123,6 +126,9 @@ def _parser() -> argparse.ArgumentParser:
         help="backend expressions, or @file with one (what works here)")
     add("--algorithm", dest="algorithms", choices=ALGORITHMS, metavar="NAME", **_SEVERAL,
         help=f"each over mpi4py and gloo, as far as they work: {', '.join(ALGORITHMS)}")
+    add("--pairs", dest="pairs_bytes", type=_size, nargs="?", const=_PAIRS_BYTES, metavar="SIZE",
+        help="latency and bandwidth of every rank with every other, by messages of 8 bytes and of SIZE (1M), over the "
+        "backends that are named or the first one; without --collective no tables")
     add("--budget", dest="budget_s", type=_seconds, metavar="SECONDS",
         help="for measuring; sizes that would exceed it are left out (30)")
     add("--timeout", dest="timeout_s", type=_seconds, metavar="SECONDS", help="deadline of one operation (20)")

@@ -24,11 +24,15 @@ class Recorded:
         name: What it is called in text.
         environment: Where and how it was measured.
         results: One a backend and size.
+        pairs: Matrices of pairs, as `hpccomm.bench.pairs.matrix` reads them.
+        complete: Whether all was measured, as far as the budget allowed.
     """
 
     name: str
     environment: Mapping[str, Any]
     results: Sequence[Result]
+    pairs: Sequence[Mapping[str, Any]] = ()
+    complete: bool = True
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,9 @@ def load(path: Path, *, option: str = "--compare") -> Recorded:
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return Recorded(str(path), dict(content["environment"]), [_checked(one) for one in content["results"]])
+        results = [_checked(one) for one in content["results"]]
+        pairs, complete = list(content.get("pairs", ())), bool(content.get("complete", True))
+        return Recorded(str(path), dict(content["environment"]), results, pairs, complete)
     except (OSError, ValueError, TypeError, KeyError) as error:
         found = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise OptionError(

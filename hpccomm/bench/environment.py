@@ -29,6 +29,7 @@ class Environment:
         nodes: Number of nodes, pretended ones counted.
         topology: Which ranks are on which node, in words.
         node_of_rank: The same as numbers.
+        host_of_rank: Which of the hosts each rank is on, by number.
         hosts: The hosts.
         placement: Cores of a rank.
         launcher: What started the ranks.
@@ -45,6 +46,7 @@ class Environment:
     nodes: int
     topology: str
     node_of_rank: tuple[int, ...]
+    host_of_rank: tuple[int, ...]
     hosts: tuple[Host, ...]
     placement: str
     launcher: str
@@ -79,6 +81,7 @@ def describe(exchange: Exchange, topology: Topology, launch: Launch, *, command_
         nodes=topology.num_nodes,
         topology=topology.describe(),
         node_of_rank=topology.nodes,
+        host_of_rank=topology.hosts,
         hosts=hosts(topology, affinities),
         placement=placement(topology, affinities),
         launcher=launch.launcher.name,

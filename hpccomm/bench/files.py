@@ -84,6 +84,7 @@ class Record:
     Attributes:
         environment: Goes before the results in the JSON file.
         results: All that were added.
+        pairs: Matrices of pairs, as JSON takes them.
 
     Raises:
         OptionError: A file cannot be written.
@@ -94,6 +95,7 @@ class Record:
     ) -> None:
         self.environment, self._json, self._csv = dict(environment), json_path, csv_path
         self.results: list[Result] = []
+        self.pairs: list[Mapping[str, Any]] = []
         self._write_json(complete=False)
         if csv_path:
             self._append([dict(zip(COLUMNS, COLUMNS, strict=True))], mode="wb")
@@ -104,6 +106,11 @@ class Record:
         self._write_json(complete=False)
         self._append(results)
 
+    def add_pairs(self, entries: Mapping[str, Any]) -> None:
+        """Add a matrix of pairs."""
+        self.pairs.append(entries)
+        self._write_json(complete=False)
+
     def finish(self) -> None:
         """Note that all was measured, as far as the budget allowed."""
         self._write_json(complete=True)
@@ -111,9 +118,14 @@ class Record:
     def _write_json(self, *, complete: bool) -> None:
         if self._json is None:
             return
-        content = {"environment": self.environment, "complete": complete, "results": self.results}
         with _refusing("--json", self._json):
-            write_whole(self._json, json.dumps(content, indent=1, allow_nan=False) + "\n")
+            write_whole(self._json, self.text(complete=complete))
+
+    def text(self, *, complete: bool) -> str:
+        """Give all of it as JSON; pairs have a section of their own, where there are any."""
+        content = {"environment": self.environment, "complete": complete, "results": self.results}
+        content |= {"pairs": self.pairs} if self.pairs else {}
+        return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
     def _append(self, results: Sequence[Result], *, mode: str = "ab") -> None:
         """Write lines by one call, so that none is cut where the process ends."""

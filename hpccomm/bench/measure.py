@@ -112,7 +112,7 @@ class Meter:
 
         for number in range(max(self._warmup_iters, len(checks))):
             if attempt.error is None:
-                attempt.error = _error_of(once, number)
+                attempt.error = error_of(once, number)
         return self._exchange.all_gather(attempt)
 
     def _repeat(
@@ -143,12 +143,12 @@ class Meter:
         case.fill(case.integers)
         self._barrier()
         if attempt.error is None:
-            attempt.error = _error_of(once)
+            attempt.error = error_of(once)
         if attempt.error is None and check and self._check:
             attempt.wrong += case.count_wrong(case.integers)
 
 
-def _error_of(action: Callable[..., None], *arguments: int) -> HpccommError | None:
+def error_of(action: Callable[..., None], *arguments: object) -> HpccommError | None:
     """Run an action and give what it raised."""
     try:
         action(*arguments)

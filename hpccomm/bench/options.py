@@ -36,7 +36,8 @@ class Options:
         backends: Expressions, or @file.
         algorithms: Names of algorithms, each to be run over every leaf that moves data here. Without backends and
             algorithms, those backends that fit.
-        budget_s: Seconds that measuring may take, over all tables.
+        pairs_bytes: Size of the large messages between all pairs of ranks; None measures no pairs.
+        budget_s: Seconds that measuring may take, over all tables and pairs.
         timeout_s: Deadline of one operation in seconds.
         json: File for the results, or None.
         csv: File for the results, or None.
@@ -60,6 +61,7 @@ class Options:
     check: bool = True
     backends: tuple[str, ...] = ()
     algorithms: tuple[str, ...] = ()
+    pairs_bytes: int | None = None
     budget_s: float = 30.0
     timeout_s: float = 20.0
     json: Path | None = None

@@ -38,14 +38,14 @@ def judge(backend: str, attempts: Sequence[Attempt], *, wrong: int | None, fault
     """
     errors = {rank: attempt.error for rank, attempt in enumerate(attempts) if attempt.error is not None}
     if errors:
-        return Cell(backend, State.FAILED, error=_cause(errors, len(attempts)))
+        return Cell(backend, State.FAILED, error=cause(errors, len(attempts)))
     if wrong:
         return Cell(backend, State.WRONG, wrong=wrong, error=f"{fault}: {wrong}")
     times_us = [attempt.times_us for attempt in attempts]
     return Cell(backend, State.MEASURED, summarize(slowest(times_us), spreads(times_us)), wrong)
 
 
-def _cause(errors: Mapping[int, HpccommError], ranks: int) -> str:
+def cause(errors: Mapping[int, HpccommError], ranks: int) -> str:
     """Say what failed: an error of its own on some rank, as ranks with the others may only have waited."""
     rank = min(errors, key=lambda rank: (isinstance(errors[rank], (DeadlineError, DeadGroupError)), rank))
     alike = len(errors) == ranks and len({str(error) for error in errors.values()}) == 1
