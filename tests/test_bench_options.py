@@ -63,6 +63,8 @@ OF_MPIRUN = {"--bind-to", "--map-by", "--np", "--host", "--hostfile", "--output"
         ("--pairs", {"collectives": (), "pairs_bytes": 1 << 20}),
         ("--pairs 4K --collective barrier", {"collectives": ("barrier",), "pairs_bytes": 4096}),
         ("--suite pairs", {"suite": "pairs", "collectives": (), "pairs_bytes": 1 << 20, "budget_s": 120.0}),
+        ("--report out --json a", {"report": Path("out"), "json": Path("a")}),
+        ("--report out --from a b", {"report": Path("out"), "sources": (Path("a"), Path("b"))}),
         (
             "--suite smoke -e 1M",
             {
@@ -146,6 +148,8 @@ def test_every_datatype_is_torchs() -> None:
         ("--pairs 0", "--pairs: '0' is not a size"),
         ("--pairs --place in", "--pairs alone has no table"),
         ("--pairs --compare a", "--pairs alone has no table"),
+        ("--from a", "--from without --report"),
+        ("--report out --from a -n 3", "--from measures nothing"),
         ("--min-busbw 1 --collective barrier", "barrier, which has no data"),
         ("--compare a b --min-busbw 1", "two files measures nothing"),
         ("--budget 0", "--budget"),

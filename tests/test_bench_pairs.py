@@ -10,45 +10,13 @@ from itertools import combinations
 import pytest
 
 from hpccomm.bench.pairs import heat
-from hpccomm.bench.pairs.matrix import BANDWIDTH, LATENCY, Edge, Matrix, from_entries
+from hpccomm.bench.pairs.matrix import BANDWIDTH, LATENCY, Edge, from_entries
 from hpccomm.bench.pairs.outliers import find
 from hpccomm.bench.pairs.tournament import rounds
 from hpccomm.bench.text import plain
+from matrices import by_slot, matrix_of, touching
 
-RATE, LATENCY_US = 1.0, 20.0
 UNEVEN = (0, 0, 0, 1, 2, 2)
-
-
-def by_slot(hosts: int, slots: int) -> tuple[int, ...]:
-    return tuple(rank // slots for rank in range(hosts * slots))
-
-
-def matrix_of(hosts: tuple[int, ...], slow: dict[tuple[int, int], float] | None = None, **changed: object) -> Matrix:
-    """Give pairs of 1 GB/s and 20 us, a little uneven, but for those that are so many times as slow."""
-
-    def edge(source: int, dest: int) -> Edge:
-        uneven = 1 + 0.04 * ((7 * source + 3 * dest) % 5)
-        times = uneven * (slow or {}).get((source, dest), 1.0)
-        return Edge(source, dest, LATENCY_US * uneven, RATE / times)
-
-    ranks = range(len(hosts))
-    made = Matrix(
-        backend="mpi4py",
-        message_bytes=1 << 20,
-        iterations=5,
-        hosts=hosts,
-        hostnames=tuple(f"node{host + 1}" for host in sorted({*hosts})),
-        oversubscribed=False,
-        rounds=3,
-        all_rounds=3,
-        edges=tuple(edge(source, dest) for source in ranks for dest in ranks if source != dest),
-    )
-    return replace(made, **changed)  # type: ignore[arg-type]
-
-
-def touching(hosts: tuple[int, ...], host: int) -> list[tuple[int, int]]:
-    pairs = [(source, dest) for source in range(len(hosts)) for dest in range(len(hosts))]
-    return [(a, b) for a, b in pairs if hosts[a] != hosts[b] and host in (hosts[a], hosts[b])]
 
 
 @pytest.mark.parametrize("hosts", [by_slot(1, 2), by_slot(1, 5), by_slot(4, 2), by_slot(8, 8), by_slot(7, 1), UNEVEN])

@@ -38,6 +38,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         screen = _screen(options, launch)
         if len(options.compare) == 2:
             return _compare(options, screen)
+        if options.sources:
+            return _report(options, screen)
     except OptionError as error:
         return _refuse(error, speaks)
     return _run(options, launch, screen, shlex.join(("python", "-m", "hpccomm.bench", *argv)))
@@ -68,6 +70,16 @@ def _compare(options: Options, screen: Screen) -> int:
     found = compare.compare(old, new, options.tolerance)
     screen.say(compare_report.lines(found))
     return int(found.fails)
+
+
+def _report(options: Options, screen: Screen) -> int:
+    """Make the report of files, likewise."""
+    if screen.speaks:
+        from hpccomm.bench import page
+
+        assert options.report is not None
+        screen.say(page.write(options.report, [compare.load(path, option="--from") for path in options.sources]))
+    return 0
 
 
 def _run(options: Options, launch: Launch, screen: Screen, command_line: str) -> int:

@@ -37,7 +37,8 @@ def parse(argv: Sequence[str]) -> Options:
     if "suite" in given:
         given = _given(suites.words(given["suite"])) | given
     names = given.pop("collectives", [] if "pairs_bytes" in given else list(Options().collectives))
-    given["compare"] = tuple(given.get("compare", ()))
+    for name in ("compare", "sources"):
+        given[name] = tuple(given.get(name, ()))
     for name in ("backends", "algorithms"):
         given[name] = tuple(dict.fromkeys(given.get(name, ())))
     options = Options(**given, collectives=_collectives(names, given.get("place")))
@@ -69,6 +70,7 @@ def _fault(options: Options, given: Container[str], names: Sequence[str]) -> str
     lacking = [name for name in options.collectives if _lacks(name, options.place)]
     files = [os.path.realpath(path) for path in (options.json, options.csv, *options.compare) if path]
     measures = replace(options, compare=(), tolerance=Options.tolerance) != Options()
+    reports = replace(options, report=None, sources=()) == Options()
     told, of_tables = ", ".join(names), ("op", "place", "min_busbw_gbps", "csv")
     faults = (
         (not names and (options.compare or any(name in given for name in of_tables)),
@@ -85,6 +87,8 @@ def _fault(options: Options, given: Container[str], names: Sequence[str]) -> str
         ("tolerance" in given and not options.compare, "--tolerance without --compare"),
         (len(options.compare) == 2 and measures,
          "--compare with two files measures nothing: only --tolerance goes with it"),
+        (options.sources and not options.report, "--from without --report"),
+        (options.sources and not reports, "--from measures nothing: only --report goes with it"),
         (len(set(files)) < len(files), "one file is named twice by --json, --csv and --compare"),
     )  # fmt: skip
     return next((text for is_so, text in faults if is_so), None)
@@ -134,6 +138,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--timeout", dest="timeout_s", type=_seconds, metavar="SECONDS", help="deadline of one operation (20)")
     add("--json", type=Path, metavar="FILE", help="write the results to this file, too")
     add("--csv", type=Path, metavar="FILE", help="write the results to this file, too")
+    add("--report", type=Path, metavar="DIR",
+        help="write a page to DIR/index.html that opens in a browser, its plots as PNG and SVG, and results.json")
+    add("--from", dest="sources", type=Path, metavar="FILE", **_SEVERAL,
+        help="make the --report of these --json files, of runs on one or several numbers of ranks, without a run")
     add("--compare", type=Path, metavar="FILE", **_SEVERAL,
         help="compare median times with those of a --json file; two files: without a run")
     add("--tolerance", type=_percent, metavar="PERCENT", help="how much slower a row may be (10%%)")

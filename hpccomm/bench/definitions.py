@@ -80,6 +80,8 @@ units and formulas, for n ranks:
           number k of nodes for n, such as 2(k-1)/k x size for all_reduce, and more where elements are reduced in
           a wider dtype; for sendrecv, size x ranks of a node whose next rank is on another one
   p95     the smallest time that 95 % of the repetitions do not exceed; p99 likewise
+  pairs   (--pairs) latency and bandwidth of every rank with every other, both directions, in rounds of disjoint
+          pairs, host against host; above 64 ranks in 64 rounds of all; every message is checked
 out of place: all_reduce and broadcast, which torch has in place only, are timed with a copy before the call.
 
 files     valid after every row, and so after Ctrl-C. --csv and the results of --json have these columns:
@@ -93,4 +95,6 @@ examples  mpirun -np 4 python -m hpccomm.bench --collective all_reduce broadcast
           mpirun -np 4 python -m hpccomm.bench --backend mpi4py gloo "hierarchical(mpi4py, gloo, by=2)" --wide
           mpirun -np 4 python -m hpccomm.bench --algorithm ring tree -e 1M --compare old.json --tolerance 20%
           python -m hpccomm.bench --compare old.json new.json
+          mpirun -np 8 python -m hpccomm.bench --suite standard --pairs --report out
+          python -m hpccomm.bench --report out --from ranks8.json ranks16.json
 """

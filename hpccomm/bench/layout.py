@@ -48,7 +48,7 @@ class Layout:
         """Heading of each backend's columns."""
         if not self.has_letters:
             return {backend: backend for backend in self.backends}
-        return {backend: _letter(number) for number, backend in enumerate(self.backends)}
+        return {backend: letter(number) for number, backend in enumerate(self.backends)}
 
     @property
     def titles(self) -> str:
@@ -95,5 +95,6 @@ def format_rate(gbps: float | None) -> str:
     return f"{gbps:.{digits}f}"
 
 
-def _letter(number: int) -> str:
+def letter(number: int) -> str:
+    """Give the heading of a numbered column: A to Z, then #27."""
     return ascii_uppercase[number] if number < 26 else f"#{number + 1}"

@@ -40,6 +40,8 @@ class Options:
         budget_s: Seconds that measuring may take, over all tables and pairs.
         timeout_s: Deadline of one operation in seconds.
         json: File for the results, or None.
+        report: Folder for the report, or None.
+        sources: Files of earlier results, whose report is written without a run.
         csv: File for the results, or None.
         compare: No file, one file to compare the run with, or two files to compare without a run.
         tolerance: By which part of its time a row may be slower than the one that it is compared with.
@@ -65,6 +67,8 @@ class Options:
     budget_s: float = 30.0
     timeout_s: float = 20.0
     json: Path | None = None
+    report: Path | None = None
+    sources: tuple[Path, ...] = ()
     csv: Path | None = None
     compare: tuple[Path, ...] = ()
     tolerance: float = 0.1

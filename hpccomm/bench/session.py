@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 import hpccomm
-from hpccomm.bench import candidates, gate, report
+from hpccomm.bench import candidates, gate, page, report
 from hpccomm.bench.budget import Budget
 from hpccomm.bench.candidates import Candidate
 from hpccomm.bench.compare import Recorded, compare, load, refuse_strangers
@@ -77,8 +77,7 @@ def _run_in(
     try:
         old, record = _open_files(world, options, possible, entries)
     except OptionError as error:
-        screen.say([f"python -m hpccomm.bench: {error}"], file=sys.stderr)
-        return 2
+        return _refuse(error, screen)
 
     screen.say(report.header(environment, wide=options.wide))
     screen.say(field("start-up", str(start_up)))
@@ -91,6 +90,10 @@ def _run_in(
     rows, matrices = _measure(Run(options, world, _meter(world, options), screen, record), possible, built)
     record.finish()
     screen.say(report.closing(checked=options.check) if rows or matrices else [])
+    try:
+        together(world.exchange, lambda: _report(options, record, screen))
+    except OptionError as error:
+        return _refuse(error, screen)
     is_worse = world.exchange.all_gather(old is not None and _is_worse(old, record, options, screen))[0]
     is_slow = options.min_busbw_gbps is not None and gate.is_missed(record.results, options.min_busbw_gbps)
     screen.say(gate.lines(record.results, options.min_busbw_gbps) if options.min_busbw_gbps is not None else [])
@@ -98,6 +101,20 @@ def _run_in(
     is_broken |= any(matrix.is_broken for matrix in matrices) or not (rows or matrices)
     is_missed = any(candidate.required and candidate.expression in not_built for candidate in found)
     return int(is_worse or is_slow or is_broken or is_missed)
+
+
+def _refuse(error: OptionError, screen: Screen) -> int:
+    screen.say([f"python -m hpccomm.bench: {error}"], file=sys.stderr)
+    return 2
+
+
+def _report(options: Options, record: Record, screen: Screen) -> None:
+    """Write the report that was asked for, on the rank that speaks."""
+    if options.report is None or not screen.speaks:
+        return
+    screen.progress.show("writing the report")
+    run = Recorded(_THIS_RUN, record.environment, record.results, record.pairs)
+    screen.say(page.write(options.report, [run], results=record.text(complete=True)))
 
 
 def _open_files(
@@ -112,6 +129,8 @@ def _open_files(
     def begin() -> tuple[Recorded | None, Record]:
         if world.exchange.rank:
             return None, Record(entries)
+        if options.report is not None:
+            page.prepare(options.report)
         old = load(options.compare[0]) if options.compare else None
         if old is not None:
             refuse_strangers(old, _THIS_RUN, [table.what for table in possible])

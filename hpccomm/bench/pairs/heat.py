@@ -30,7 +30,7 @@ def lines(matrix: Matrix, outliers: Sequence[Outlier], *, colours: bool) -> list
     shown = ["", strong(f"pairs over {matrix.backend}, {count(len(matrix.hosts), 'rank')}")]
     for measure in (LATENCY, BANDWIDTH):
         shown += field(measure, DEFINITIONS[measure])
-    shown += field("rounds", _rounds(matrix))
+    shown += field("rounds", rounds(matrix))
     for measure in (LATENCY, BANDWIDTH):
         if any(edge.value(measure) for edge in matrix.edges):
             shown += ["", *_rendered(_map(matrix, measure, _marked(outliers, measure)), colours=colours)]
@@ -38,7 +38,8 @@ def lines(matrix: Matrix, outliers: Sequence[Outlier], *, colours: bool) -> list
     return [*shown, "", *_verdict(matrix, outliers)]
 
 
-def _rounds(matrix: Matrix) -> str:
+def rounds(matrix: Matrix) -> str:
+    """Say which rounds were played, and with what."""
     played = f"{matrix.rounds} of {count(matrix.all_rounds, 'round')} of disjoint pairs, all pairs of a round at once"
     messages = f"messages of {format_bytes(matrix.message_bytes)}, {count(matrix.iterations, 'repetition')}"
     return f"{played}: the ranks of a host share its link; {messages}"

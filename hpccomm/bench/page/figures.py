@@ -1,0 +1,227 @@
+"""What is drawn, as data that the page's script and matplotlib both draw from; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from hpccomm.bench.page.runs import Measured, Run
+from hpccomm.bench.pairs.matrix import BANDWIDTH, LATENCY, UNITS, Edge, Matrix
+from hpccomm.bench.pairs.outliers import find
+from hpccomm.topology.grouping import count
+from hpccomm.units import format_bytes
+
+MOST_CELLS = 512
+_MERGED_CELLS = 256
+"""With more ranks than the first a heat map's cell is a block of ranks, so many a side."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """A backend's curve: its place in the order of backends, which is its colour, and (size, value) points."""
+
+    name: str
+    colour: int
+    points: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Values over size, both on logarithmic axes.
+
+    Attributes:
+        name: For files and anchors.
+        title: What is measured.
+        label: Of the values' axis, with the unit.
+        unit: Of the values.
+        series: A curve each.
+    """
+
+    kind: ClassVar[str] = "curves"
+    name: str
+    title: str
+    label: str
+    unit: str
+    series: tuple[Series, ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One direction between two ranks, or the slowest one between two blocks of ranks.
+
+    Attributes:
+        row: Block of the source.
+        column: Block of the destination.
+        source: Rank.
+        dest: Rank.
+        value: In the map's unit.
+        times: How many times as slow as the median of its kind.
+        slow: Whether it belongs to what is slow by the rule.
+    """
+
+    row: int
+    column: int
+    source: int
+    dest: int
+    value: float
+    times: float
+    slow: bool
+
+
+@dataclass(frozen=True)
+class Heat:
+    """A matrix of ranks.
+
+    Attributes:
+        name: For files and anchors.
+        title: What is measured.
+        unit: Of the values.
+        side: Number of rows and columns.
+        block: Ranks of a row or column.
+        hosts: Host of each rank.
+        hostnames: Name of each host.
+        cells: Those that were measured, the slowest last; as rows of their fields.
+    """
+
+    kind: ClassVar[str] = "heat"
+    name: str
+    title: str
+    unit: str
+    side: int
+    block: int
+    hosts: tuple[int, ...]
+    hostnames: tuple[str, ...]
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Best:
+    """The fastest backend by size and number of ranks.
+
+    Attributes:
+        name: For files and anchors.
+        title: What is measured.
+        ranks: A column each, in words.
+        sizes: A row each, ascending.
+        backends: All that are the best somewhere, with their colours.
+        cells: By row and column: the colour of the best and all times in microseconds; None where nothing was measured.
+    """
+
+    kind: ClassVar[str] = "best"
+    name: str
+    title: str
+    ranks: tuple[str, ...]
+    sizes: tuple[int, ...]
+    backends: dict[str, int]
+    cells: tuple[tuple[tuple[str, dict[str, float]] | None, ...], ...]
+
+
+Figure = Curves | Heat | Best
+
+
+def colours(runs: Sequence[Run]) -> dict[str, int]:
+    """Give every backend its place, the same in all figures."""
+    names = (name for run in runs for table in run.tables for name in table.backends)
+    return {name: place for place, name in enumerate(dict.fromkeys(names))}
+
+
+def of_table(table: Measured, name: str, palette: dict[str, int]) -> Iterator[Curves]:
+    """Give the curves of a table: time and, where there is any, bus bandwidth."""
+    values = {
+        "time": ("time (us, median)", "us", {(one.backend, one.size): one.time_us for one in table.points}),
+        "busbw": ("busbw (GB/s)", "GB/s", {(one.backend, one.size): one.busbw_gbps for one in table.points}),
+    }
+    for what, (label, unit, found) in values.items():
+        series = [
+            Series(backend, palette[backend], _points(found, backend))
+            for backend in table.backends
+            if _points(found, backend)
+        ]
+        if any(len(one.points) > 1 for one in series):
+            yield Curves(f"{name}-{what}", f"{table.full_title}: {what}", label, unit, tuple(series))
+
+
+def _points(values: dict[tuple[str, int], float | None], backend: str) -> tuple[tuple[int, float], ...]:
+    """Give a backend's points; a logarithmic axis has no place for a size of 0."""
+    return tuple((size, value) for (name, size), value in sorted(values.items()) if name == backend and size and value)
+
+
+def best_maps(runs: Sequence[Run], palette: dict[str, int]) -> Iterator[Best]:
+    """Give a map for each kind of table of which any run compared backends."""
+    columns = sorted({(table.ranks, run.title) for run in runs for table in run.tables})
+    for number, title in enumerate(dict.fromkeys(table.title for run in runs for table in run.tables), 1):
+        found: dict[tuple[int, tuple[int, str]], dict[str, float]] = {}
+        for run in runs:
+            for table in run.tables:
+                if table.title == title:
+                    found |= {(size, (table.ranks, run.title)): times for size, times in table.times.items()}
+        if all(len(times) < 2 for times in found.values()):
+            continue
+        sizes = sorted({size for size, _ in found})
+        used = [column for column in columns if any(column == of for _, of in found)]
+        cells = tuple(tuple(_best(found.get((size, column))) for column in used) for size in sizes)
+        names = {cell[0] for row in cells for cell in row if cell}
+        shown = {name: colour for name, colour in palette.items() if name in names}
+        yield Best(f"best-{number}", title, tuple(name for _, name in used), tuple(sizes), shown, cells)
+
+
+def _best(times: dict[str, float] | None) -> tuple[str, dict[str, float]] | None:
+    return (min(times, key=times.__getitem__), times) if times else None
+
+
+def of_matrix(matrix: Matrix, name: str) -> Iterator[Heat]:
+    """Give the heat maps of a matrix: latency and bandwidth."""
+    slow = find(matrix)
+    for measure in (LATENCY, BANDWIDTH):
+        sick = {ends for one in slow if one.measure == measure for ends in one.edges}
+        ranks = len(matrix.hosts)
+        block = 1 if ranks <= MOST_CELLS else -(-ranks // _MERGED_CELLS)
+        cells = _cells(matrix, measure, sick, block)
+        if cells:
+            title = f"{measure} of pairs over {matrix.backend}, {count(ranks, 'rank')}"
+            title += "" if measure == LATENCY else f", messages of {format_bytes(matrix.message_bytes)}"
+            yield Heat(
+                name=f"{name}-{measure}",
+                title=title,
+                unit=UNITS[measure],
+                side=-(-ranks // block),
+                block=block,
+                hosts=matrix.hosts,
+                hostnames=matrix.hostnames,
+                cells=cells,
+            )
+
+
+def _cells(matrix: Matrix, measure: str, sick: set[tuple[int, int]], block: int) -> tuple[Cell, ...]:
+    medians = matrix.medians(measure)
+
+    def cell(edge: Edge, value: float) -> Cell:
+        return Cell(
+            row=edge.source // block,
+            column=edge.dest // block,
+            source=edge.source,
+            dest=edge.dest,
+            value=value,
+            times=matrix.times(edge, measure, medians),
+            slow=(edge.source, edge.dest) in sick,
+        )
+
+    found = [cell(edge, value) for edge in matrix.edges if (value := edge.value(measure))]
+    found.sort(key=lambda one: (one.slow, one.times))
+    return tuple({(one.row, one.column): one for one in found}.values())
+
+
+def entries(figure: Figure) -> dict[str, Any]:
+    """Give a figure as the page's script takes it; numbers in four digits, as thousands of cells are many."""
+    found = {"kind": figure.kind, **asdict(figure)}
+    if isinstance(figure, Heat):
+        found["cells"] = [
+            [one.row, one.column, one.source, one.dest, _short(one.value), _short(one.times), int(one.slow)]
+            for one in figure.cells
+        ]
+    return found
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.4g}")

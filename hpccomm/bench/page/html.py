@@ -1,0 +1,172 @@
+"""The page: ``page.html`` filled in, with its style, script and figures inside; all text is escaped by the template.
+
+A policy in the page lets its own script run and nothing else, and nothing be fetched.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from hpccomm.bench.layout import format_rate, letter
+from hpccomm.bench.page import figures, summary
+from hpccomm.bench.page.advice import advice
+from hpccomm.bench.page.figures import Best, Figure
+from hpccomm.bench.page.runs import Measured, Run
+from hpccomm.bench.pairs.heat import describe, rounds
+from hpccomm.bench.pairs.matrix import DEFINITIONS, Matrix
+from hpccomm.bench.pairs.outliers import RULE, find
+from hpccomm.topology.grouping import count
+from hpccomm.units import format_bytes, format_us
+
+TITLE = "hpccomm benchmark"
+_MOST_HOSTS = 256
+_MOST_SLOW = 30
+_NOT_FACTS = ("definitions", "not_built", "node_of_rank", "host_of_rank", "hosts")
+_HEADLINE = ("date", "launcher", "mpi", "torch", "hpccomm")
+
+
+def all_figures(runs: Sequence[Run]) -> list[Figure]:
+    """Give all figures of a page."""
+    palette = figures.colours(runs)
+    found: list[Figure] = list(figures.best_maps(runs, palette))
+    for place, run in enumerate(runs, 1):
+        for number, table in enumerate(run.tables, 1):
+            found += figures.of_table(table, f"run{place}-table{number}", palette)
+        for number, matrix in enumerate(run.matrices, 1):
+            found += figures.of_matrix(matrix, f"run{place}-pairs{number}")
+    return found
+
+
+def page(runs: Sequence[Run], drawn: Sequence[Figure], images: Mapping[str, Sequence[str]]) -> str:
+    """Write the page.
+
+    Args:
+        runs: What it is of.
+        drawn: What `all_figures` gives of them.
+        images: Files beside the page that hold a figure, by the figure's name.
+    """
+    palette = figures.colours(runs)
+    style, script = (files(__package__).joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    template = _environment(images).from_string(files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
+    contents = [_run(run, place, drawn) for place, run in enumerate(runs, 1)]
+    return template.render(
+        title=TITLE,
+        runs=contents,
+        anchors=_anchors(runs, drawn),
+        maps=[one for one in drawn if isinstance(one, Best)],
+        palette=palette,
+        letters={name: letter(place) for name, place in palette.items()},
+        definitions=DEFINITIONS,
+        summary_rule=summary.RULE,
+        pairs_rule=RULE,
+        style=Markup(style),
+        script=Markup(script),
+        script_hash="sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        data=Markup(_inert({one.name: figures.entries(one) for one in drawn if not isinstance(one, Best)})),
+    )
+
+
+def _environment(images: Mapping[str, Sequence[str]]) -> Environment:
+    made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    made.filters["bytes"] = lambda size: format_bytes(size) if size else "no data"
+    made.globals["times"] = _times
+    made.globals["links"] = lambda name: Markup("").join(
+        Markup('<a href="{}">{}</a>').format(file, file.rpartition(".")[2].upper()) for file in images.get(name, ())
+    )
+    return made
+
+
+def _inert(data: object) -> str:
+    """Write JSON in which nothing can end the script element that it stands in."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _times(times: Mapping[str, float]) -> str:
+    return "\n".join(f"{format_us(times[name])} us  {name}" for name in sorted(times, key=times.__getitem__))
+
+
+def _anchors(runs: Sequence[Run], drawn: Sequence[Figure]) -> list[tuple[str, str]]:
+    found = [("summary", "Summary"), ("warnings", "Warnings")]
+    found += [("best", "Fastest backend")] if any(isinstance(one, Best) for one in drawn) else []
+    for place, run in enumerate(runs, 1):
+        of = f" ({run.title})" if len(runs) > 1 else ""
+        found += [(f"tables-{place}", f"Times{of}")] if run.tables else []
+        found += [(f"pairs-{place}", f"Pairs{of}")] if run.matrices else []
+        found += [(f"placement-{place}", f"Placement{of}"), (f"environment-{place}", f"Environment{of}")]
+    return found
+
+
+def _run(run: Run, place: int, drawn: Sequence[Figure]) -> dict[str, Any]:
+    listed = [_host(run, number) for number in range(min(len(run.hosts), _MOST_HOSTS))]
+    more = len(run.hosts) - len(listed)
+    return {
+        "title": run.title,
+        "headline": "; ".join(
+            [run.title, *(_fact(name, run.environment[name]) for name in _HEADLINE if name in run.environment)]
+        ),
+        "sentences": summary.sentences(run),
+        "advice": advice(run),
+        "tables": [_table(table, drawn, f"run{place}-table{number}-") for number, table in enumerate(run.tables, 1)],
+        "matrices": [_matrix(one, drawn, f"run{place}-pairs{number}-") for number, one in enumerate(run.matrices, 1)],
+        "placement": listed,
+        "unplaced": f"and {count(more, 'host')} more" if more else "",
+        "facts": [(name, _fact_text(value)) for name, value in run.environment.items() if name not in _NOT_FACTS],
+        "environment": {name: str(run.environment.get(name, "unknown")) for name in ("topology", "placement")},
+    }
+
+
+def _fact(name: str, value: object) -> str:
+    return f"{name} {value}" if name in ("torch", "hpccomm") else str(value)
+
+
+def _fact_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _table(table: Measured, drawn: Sequence[Figure], prefix: str) -> dict[str, Any]:
+    points = {(point.backend, point.size): point for point in table.points}
+    rows = []
+    for size in sorted({point.size for point in table.points}):
+        found = [points.get((backend, size)) for backend in table.backends]
+        cells = [
+            (format_us(one.time_us) if one and one.time_us else "-", format_rate(one.busbw_gbps) if one else "-")
+            for one in found
+        ]
+        rows.append((size, cells))
+    return {
+        "full_title": table.full_title,
+        "backends": table.backends,
+        "rows": rows,
+        "figures": [one for one in drawn if one.name.startswith(prefix)],
+    }
+
+
+def _matrix(matrix: Matrix, drawn: Sequence[Figure], prefix: str) -> dict[str, Any]:
+    slow = find(matrix)
+    told = [f"{describe(one)}." for one in slow[:_MOST_SLOW]]
+    told += [f"{count(len(slow) - _MOST_SLOW, 'more outlier')}."] if len(slow) > _MOST_SLOW else []
+    return {
+        "figures": [one for one in drawn if one.name.startswith(prefix)],
+        "slow": told,
+        "rounds": f"{rounds(matrix)}.",
+    }
+
+
+def _host(run: Run, number: int) -> dict[str, Any]:
+    host = run.hosts[number]
+    ranks = [(rank, run.node_of_rank[rank]) for rank, of in enumerate(run.host_of_rank) if of == number]
+    return {
+        "name": host.name,
+        "crowded": host.is_oversubscribed,
+        "text": f"{count(host.ranks, 'rank')} on {count(host.cores, 'core')}",
+        "ranks": ranks,
+    }
