@@ -16,13 +16,11 @@ import select
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 
 ALL = -1  # told where a rank that ends has the launcher end the others
 _PIDFD_GETFD = 438  # the system call, since Linux 5.6
 _TELL_S = 1.0  # for which a rank that ends waits where many others are telling too
-_AFTER_S = 0.5  # after the first death, for others that ended at the same time to have told
 
 
 def summon(name: str, host: str, pids: Mapping[int, int]) -> None:
@@ -59,21 +57,38 @@ def main(inherited: str, host: str, launcher: str, *watched: str) -> None:
     pids = {int(rank): int(pid) for rank, _, pid in (one.partition(":") for one in watched)}
     ears = socket.socket(fileno=int(inherited))
     ears.setblocking(False)
+    first = _first_unheard(pids, ears)
+    if first is not None:
+        words = f"rank {first} on {host} (process {pids[first]}) ended without a word"
+        os.write(voice, f"hpccomm: {words}\n".encode())
+
+
+def _first_unheard(pids: Mapping[int, int], ears: socket.socket) -> int | None:
+    """Wait for the first rank that ends without a word before the others are ended; None where they all have told.
+
+    The kernel queues what becomes ready. What a rank tells comes before its end, and a launcher that kills the others
+    at once comes after the one that died.
+    """
     gone: list[int] = []
     alive, order = _opened(pids, gone), select.epoll()
-    for descriptor in (*alive, ears.fileno()):
+    for descriptor in alive:
         order.register(descriptor, select.EPOLLIN)
+    order.register(ears.fileno(), select.EPOLLIN | select.EPOLLET)  # queued anew by each message alone
     told = _heard(ears)
-    while told >= set(gone) and not told >= pids.keys() and ALL not in told:
-        gone += _ended(alive, order)
-        told |= _heard(ears)
-    if gone and ALL not in told:  # else they may have been ended; which came first cannot be told any more
-        time.sleep(_AFTER_S)
-        told |= _heard(ears)
-        first = next((rank for rank in gone if rank not in told), None)
-        if first is not None and ALL not in told:
-            words = f"rank {first} on {host} (process {pids[first]}) ended without a word"
-            os.write(voice, f"hpccomm: {words}\n".encode())
+    while ALL not in told and not told >= pids.keys():
+        for rank in gone:
+            if rank not in told:
+                return rank
+        gone = []
+        for descriptor, _ in order.poll():
+            if descriptor in alive:
+                order.unregister(descriptor)
+                gone.append(alive.pop(descriptor))
+            elif unheard := [rank for rank in gone if rank not in told]:
+                return unheard[0]
+            else:
+                told |= _heard(ears)
+    return None
 
 
 def _parent_of(pid: int) -> int:
@@ -103,17 +118,6 @@ def _opened(pids: Mapping[int, int], gone: list[int]) -> dict[int, int]:
         except OSError:
             gone.append(rank)
     return alive
-
-
-def _ended(alive: dict[int, int], order: select.epoll) -> list[int]:
-    """Wait for something to happen, and give the ranks whose processes have ended, in the order in which they did.
-
-    The kernel queues what becomes ready; a launcher that kills the others at once comes after the one that died.
-    """
-    found = [descriptor for descriptor, _ in order.poll() if descriptor in alive]
-    for descriptor in found:
-        order.unregister(descriptor)
-    return [alive.pop(descriptor) for descriptor in found]
 
 
 def _heard(ears: socket.socket) -> set[int]:
