@@ -146,7 +146,7 @@ def uneven(length):
 
 def late(call):
     if exchange.rank == call % exchange.size:
-        time.sleep(1.5)
+        time.sleep(1.2)
     return exchange.all_gather((call, exchange.rank), str(call)) == [(call, rank) for rank in range(exchange.size)]
 
 exchange = MpiExchange(MPI.COMM_WORLD.Dup(), timeout_s=60, quiet_s=0.4, name="test")
@@ -174,8 +174,8 @@ def test_over_mpi(mpi, tmp_path):
     assert result.returncode == 0, str(result)
     expected = [3, [{"rank": rank} for rank in range(3)], ["OptionError", "rank 1: x", True], True]
     assert json.loads(file.read_text()) == [expected] * 3
-    reports = re.findall(
-        r"hpccomm: (rank . and 1 other) have waited \S+ m?s for (rank .) \(test: (.)\)", result.stderr
-    )
+    reports = re.findall(r"hpccomm: (rank . and 1 other) have waited \S+ m?s for (rank .) \(test: (.)\)", result.stderr)
     late = [("rank 0 and 1 other", f"rank {call % 3}", str(call)) for call in range(5)]
-    assert reports == [("rank 1 and 1 other", *rest) if rest[0] == "rank 0" else (who, *rest) for who, *rest in late]
+    assert list(dict.fromkeys(reports)) == [
+        ("rank 1 and 1 other", *rest) if rest[0] == "rank 0" else (who, *rest) for who, *rest in late
+    ]
