@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 import torch
 
 from hpccomm.errors import HpccommError
+from hpccomm.watch.coroner import GRACE_S
 
 # Seconds for which the other ranks wait while rank 0 prints an error that all of them have.
 _QUIET_S = 2.0
@@ -29,8 +30,9 @@ _QUIET_S = 2.0
 _PATIENT_S = 10.0
 _NEXT_S = 0.1
 _LONGEST_S = 20.0
-# Seconds between writing an error and aborting, so that the launcher forwards it.
-_FORWARD_S = 0.3
+# Seconds between writing an error and aborting, so that the launcher forwards it, and that a rank whose death was the
+# first cause has ended by then.
+_FORWARD_S = GRACE_S + 0.1
 
 
 _OURS = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], Path(torch.__file__).parent))

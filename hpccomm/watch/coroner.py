@@ -16,9 +16,11 @@ import select
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 
-ALL = -1  # told where a rank that ends has the launcher end the others
+ALL = -1  # told where a rank that ends has the launcher end the others, `GRACE_S` later at the earliest
+GRACE_S = 0.4
 _PIDFD_GETFD = 438  # the system call, since Linux 5.6
 _TELL_S = 1.0  # for which a rank that ends waits where many others are telling too
 
@@ -46,7 +48,7 @@ def tell(name: str, *ranks: int) -> None:
         ours.settimeout(_TELL_S)
         try:
             for rank in ranks:
-                ours.sendto(str(rank).encode(), f"\0{name}")
+                ours.sendto(f"{rank} {time.monotonic()}".encode(), f"\0{name}")
         except OSError:
             return
 
@@ -67,27 +69,26 @@ def _first_unheard(pids: Mapping[int, int], ears: socket.socket) -> int | None:
     """Wait for the first rank that ends without a word before the others are ended; None where they all have told.
 
     The kernel queues what becomes ready. What a rank tells comes before its end, and a launcher that kills the others
-    at once comes after the one that died.
+    at once comes after the one that died. A dying process's connections break before it has ended, so that another
+    rank may fail, and say that it ends all, before that: it ends them `GRACE_S` later at the earliest.
     """
     gone: list[int] = []
     alive, order = _opened(pids, gone), select.epoll()
-    for descriptor in alive:
+    for descriptor in (*alive, ears.fileno()):
         order.register(descriptor, select.EPOLLIN)
-    order.register(ears.fileno(), select.EPOLLIN | select.EPOLLET)  # queued anew by each message alone
     told = _heard(ears)
-    while ALL not in told and not told >= pids.keys():
-        for rank in gone:
-            if rank not in told:
-                return rank
+    while not told.keys() - {ALL} >= pids.keys():
+        left_s = told[ALL] + GRACE_S - time.monotonic() if ALL in told else None
+        if left_s is not None and left_s < 0:
+            return None
+        if unheard := [rank for rank in gone if rank not in told]:
+            return unheard[0]
         gone = []
-        for descriptor, _ in order.poll():
+        for descriptor, _ in order.poll(left_s):
             if descriptor in alive:
                 order.unregister(descriptor)
                 gone.append(alive.pop(descriptor))
-            elif unheard := [rank for rank in gone if rank not in told]:
-                return unheard[0]
-            else:
-                told |= _heard(ears)
+        told = _heard(ears) | told
     return None
 
 
@@ -120,12 +121,13 @@ def _opened(pids: Mapping[int, int], gone: list[int]) -> dict[int, int]:
     return alive
 
 
-def _heard(ears: socket.socket) -> set[int]:
-    """Give the ranks that have told since the last call."""
-    told = set()
+def _heard(ears: socket.socket) -> dict[int, float]:
+    """Give the ranks that have told since the last call, with the time at which they did."""
+    told: dict[int, float] = {}
     while True:
         try:
-            told.add(int(ears.recv(64)))
+            rank, _, time_s = ears.recv(64).decode().partition(" ")
+            told.setdefault(int(rank), float(time_s))
         except BlockingIOError:
             return told
 
