@@ -74,6 +74,10 @@ class DeadGroupError(BackendError):
     """The group was given up before, here or by another rank, which had the error that counts."""
 
 
+class RankLostError(BackendError):
+    """A rank has died in a world that is to go on without it; `World.shrink` does that."""
+
+
 class MismatchError(HpccommError, ValueError):
     """The ranks of a group called different things; nothing was sent, and the group lives on."""
 

@@ -13,8 +13,9 @@ from copy import copy
 from itertools import accumulate
 from typing import Any, Protocol, TypeVar
 
-from hpccomm.errors import DeadlineError, HpccommError, LaunchError
+from hpccomm.errors import DeadlineError, HpccommError, LaunchError, RankLostError
 from hpccomm.rollcall import QUIET_S, Describe, RollCall, named, plain
+from hpccomm.ulfm import tells_of_loss
 from hpccomm.units import format_seconds
 
 T = TypeVar("T")
@@ -86,6 +87,7 @@ class MpiExchange:
 
         Raises:
             DeadlineError: Ranks did not come to this call in time, or a former call failed so.
+            RankLostError: A rank has died, where the job is to go on without it.
         """
         data = pickle.dumps(value)
         lengths = array("q", [0]) * self.size
@@ -106,11 +108,25 @@ class MpiExchange:
         return [memoryview(received)[end - count : end] for end, count in parts]
 
     def _complete(self, call: str, post: Callable[..., Any], *buffers: object) -> None:
-        self._roll_call.complete(lambda: post(*buffers), f"{self.name}: {call}")
+        try:
+            self._roll_call.complete(lambda: post(*buffers), f"{self.name}: {call}")
+        except Exception as error:
+            if not tells_of_loss(error):
+                raise
+            raise RankLostError(
+                f"{self.name}: {call} of {self.size} ranks",
+                found="a rank has died",
+                remedy="call World.shrink on all ranks that are left",
+            ) from error
 
     def arrive(self, call: str) -> bool:
         """Wait for all ranks, and tell whether they came in time; one that goes on alone afterwards has come."""
-        return self._roll_call.arrive(f"{self.name}: {call}")
+        try:
+            return self._roll_call.arrive(f"{self.name}: {call}")
+        except Exception as error:
+            if tells_of_loss(error):
+                return False
+            raise
 
     def close(self) -> None:
         """Free the communicator, unless a call on it failed."""

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from hpccomm.bootstrap import environment, plugin
 from hpccomm.bootstrap.abort import guard
-from hpccomm.bootstrap.boot import Boot, boot
+from hpccomm.bootstrap.boot import boot
+from hpccomm.bootstrap.connect import Boot
 
 
 def main(argv: Sequence[str] | None = None) -> None:

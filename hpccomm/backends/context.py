@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 import torch
 
@@ -16,6 +17,7 @@ from hpccomm.backends.c10d import PrefixStore, Store
 from hpccomm.exchange import Exchange, MpiExchange, StoreExchange
 from hpccomm.rollcall import QUIET_S, Describe, plain
 from hpccomm.topology import Topology
+from hpccomm.ulfm import revoke
 
 _LARGEST_TAG = 32767  # what every MPI library grants at least
 
@@ -23,6 +25,14 @@ _LARGEST_TAG = 32767  # what every MPI library grants at least
 # Communicators that some rank gave up: kept, since messages of theirs may be under way, and a freed communicator's
 # identity is given to the next one, which would receive them.
 _KEPT: list[Any] = []
+
+_standing: WeakValueDictionary[int, Any] = WeakValueDictionary()
+
+
+def revoke_all() -> None:
+    """End whatever is under way on the communicators that contexts were made with, on all ranks."""
+    for communicator in list(_standing.values()):
+        revoke(communicator)
 
 
 class Beside(Protocol):
@@ -134,6 +144,7 @@ class Context:
         made = self.communicator.Create_group(members, tag=zlib.crc32(path.encode()) % _LARGEST_TAG)
         members.Free()
         group.Free()
+        _standing[id(made)] = made
         return made
 
     def close(self) -> None:

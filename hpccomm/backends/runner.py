@@ -28,6 +28,7 @@ from hpccomm.errors import (
     HpccommError,
     MismatchError,
     OptionError,
+    RankLostError,
     UnsupportedError,
 )
 from hpccomm.expression import Expression
@@ -49,6 +50,7 @@ class Runner:
         asked: The expression that the backend was built from.
         blame: Finds out who holds an operation up.
         on_death: Called once when the group dies, with its record and whether all ranks know it by themselves.
+        lost: Says which ranks have died, where the job goes on without them, given an error that may come of it.
 
     Attributes:
         timeout_s: The deadline of operations that give none, in seconds.
@@ -62,13 +64,14 @@ class Runner:
         asked: Expression,
         blame: Blame = lambda log, entry: "",
         on_death: Callable[[GroupLog, bool], Any] = lambda log, everywhere: None,
+        lost: Callable[[Exception | None], str] = lambda error: "",
     ) -> None:
         self.backend = backend
         self.door = FrontDoor(backend)
         self.expression = backend.expression
         self.log, self.asked = log, asked
         self.timeout_s = backend.context.timeout_s
-        self._blame, self._on_death = blame, on_death
+        self._blame, self._on_death, self._lost = blame, on_death, lost
         self._line = Line()
         self._exchanges: WeakSet[Task] = WeakSet()
         self._closed = False
@@ -222,6 +225,9 @@ class Runner:
         """Give the error that waiters get; the group is dead unless the operation was refused before it began."""
         if isinstance(error, (UnsupportedError, OptionError, MismatchError)):
             return error
+        if lost := self._lost(None if isinstance(error, (OverdueError, GroupDeadError)) else error):
+            self.end(lost, entry, everywhere=True)
+            return self._of_loss(entry, lost)
         if isinstance(error, HpccommError):
             self.end(error.summary, entry, everywhere=error.everywhere)
             return error
@@ -241,7 +247,16 @@ class Runner:
 
     def _dead(self, entry: Entry) -> HpccommError:
         entry.end("failed")
+        if lost := self._lost(None):
+            return self._of_loss(entry, lost)
         return self._ended(entry, f"the group is dead: {self.log.why_dead}", DeadGroupError)
+
+    def _of_loss(self, entry: Entry, lost: str) -> RankLostError:
+        return RankLostError(
+            f"{entry} of group {self.log.name} over {self.expression}",
+            found=lost,
+            remedy="call World.shrink on all ranks that are left, and do again what was under way",
+        )
 
     def _ended(self, entry: Entry, found: str, kind: type[HpccommError]) -> HpccommError:
         return (DeadlineError if self.log.overdue else kind)(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hpccomm.bootstrap.boot import Boot
+from hpccomm.bootstrap.connect import Boot
 from hpccomm.bootstrap.settings import RANK_PID
 
 Saved = dict[str, str | None]

@@ -27,7 +27,14 @@ if TYPE_CHECKING:
 _arrivals: RollCall | None = None
 
 
-def start(launch: Launch, environ: Mapping[str, str], *, timeout_s: float, quiet_s: float) -> Intracomm | None:
+def start(
+    launch: Launch,
+    environ: Mapping[str, str],
+    *,
+    timeout_s: float,
+    quiet_s: float,
+    prepare: Callable[[], None] | None = None,
+) -> Intracomm | None:
     """Initialise MPI, wait for all ranks and give a new communicator of them, or None where no MPI is needed.
 
     Args:
@@ -35,6 +42,7 @@ def start(launch: Launch, environ: Mapping[str, str], *, timeout_s: float, quiet
         environ: The environment, for cross-checks of size and rank.
         timeout_s: Seconds to wait for the other ranks.
         quiet_s: Seconds after which it says who is missing.
+        prepare: Called last before MPI is initialised, or where it has been before.
 
     Raises:
         DeadlineError: Ranks have not come in time; the text says which.
@@ -59,6 +67,8 @@ def start(launch: Launch, environ: Mapping[str, str], *, timeout_s: float, quiet
             everywhere=True,
         ) from error
     vendor = MPI.get_vendor()[0]
+    if prepare is not None:
+        prepare()
     if not MPI.Is_initialized():
         check_library(launch, vendor=vendor, library=MPI.Get_library_version())
         _choose_settings(vendor, launch)

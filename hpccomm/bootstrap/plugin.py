@@ -24,7 +24,8 @@ from hpccomm.backends.registry import build
 from hpccomm.backends.runner import Runner
 from hpccomm.bootstrap.agreement import agreed
 from hpccomm.bootstrap.beside import GroupBeside
-from hpccomm.bootstrap.boot import Boot, Joined, boot
+from hpccomm.bootstrap.boot import Joined, boot
+from hpccomm.bootstrap.connect import Boot
 from hpccomm.bootstrap.store import fresh
 from hpccomm.bootstrap.vigil import vigil
 from hpccomm.errors import BackendError, OptionError, WorldError
@@ -97,7 +98,7 @@ def create(options: Any, pg_options: object | None) -> HpccommProcessGroup | Hpc
     log = GroupLog(name, ranks, control.topology.rank, backend.expression)
     log.notes += [*backend.notes, *backend.fell_back]
     flight.add(log)
-    runner = Runner(backend, log, asked=expression, blame=vigil.blame, on_death=vigil.on_death)
+    runner = Runner(backend, log, asked=expression, blame=vigil.blame, on_death=vigil.on_death, lost=vigil.lost)
     return _face(runner)
 
 

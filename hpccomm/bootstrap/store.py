@@ -16,6 +16,7 @@ from hpccomm.network import listen
 
 _Endpoint = tuple[str, int]
 _served: tuple[TCPStore, _Endpoint] | None = None
+_serves = False  # this process does
 
 
 def serve(exchange: Exchange, address: str, *, port: int, timeout_s: float) -> tuple[TCPStore, _Endpoint]:
@@ -36,13 +37,13 @@ def serve(exchange: Exchange, address: str, *, port: int, timeout_s: float) -> t
     Raises:
         NetworkError: The same on all ranks: rank 0 cannot listen there.
     """
-    global _served
+    global _served, _serves
     told: _Endpoint | HpccommError | None = None
     limit = timedelta(seconds=timeout_s)
     if exchange.rank == 0:
         try:
-            if _served is None or _served[1] != (address, port or _served[1][1]):
-                _served = _listening(address, port, exchange.size, limit)
+            if _served is None or not _serves or _served[1] != (address, port or _served[1][1]):
+                _served, _serves = _listening(address, port, exchange.size, limit), True
             told = _served[1]
         except NetworkError as error:
             error.everywhere = True
@@ -53,7 +54,7 @@ def serve(exchange: Exchange, address: str, *, port: int, timeout_s: float) -> t
     assert found is not None
     if _served is None or _served[1] != found:
         store = TCPStore(*found, exchange.size, is_master=False, timeout=limit, wait_for_workers=False)
-        _served = store, found
+        _served, _serves = (store, found), False
     _served[0].set_timeout(limit)
     return _served
 

@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from hpccomm import ulfm
+from hpccomm.backends.context import revoke_all
 from hpccomm.bootstrap.abort import guard
 from hpccomm.errors import DeadlineError
 from hpccomm.exchange import Exchange
@@ -27,6 +29,7 @@ from hpccomm.watch.channel import Channel, Peer
 from hpccomm.watch.coroner import ALL, summon, tell
 from hpccomm.watch.deaths import Deaths
 from hpccomm.watch.flight import Entry, GroupLog, flight
+from hpccomm.watch.losses import Losses
 from hpccomm.watch.missing import Inquiry, Place
 from hpccomm.watch.patrol import Patrol
 from hpccomm.watch.signals import SignalPipe
@@ -106,15 +109,25 @@ class Vigil:
         if self._watchdog is not None and exchange.size > 1:
             self._watchdog.guard(self._patrol)
 
+    def survive(self, communicator: Any) -> None:
+        """Have the ranks of a communicator, all that were joined, go on without those that die."""
+        if self._inquiry is not None:
+            self._inquiry.losses = _losses(self._inquiry, communicator)
+
     def _summon_coroner(self, channel: Channel, places: Sequence[Place]) -> None:
         here = {rank: place for rank, place in enumerate(places) if place.process.is_visible}
         if min(here) == self._rank:
             pids = {rank: place.process.pid for rank, place in here.items()}
             summon(channel.local_name, here[self._rank].host, pids)
 
-    def leave(self) -> None:
-        """Take leave of the other ranks; the watchdog goes on with the launcher and the signals."""
-        self.on_end(for_all=False)
+    def leave(self, *, tells: bool = True) -> None:
+        """Take leave of the other ranks; the watchdog goes on with the launcher and the signals.
+
+        Args:
+            tells: Whether the others are told that this rank ends.
+        """
+        if tells:
+            self.on_end(for_all=False)
         patrol, self._patrol, self._channel, self._inquiry = self._patrol, None, None, None
         if self._watchdog is not None:
             self._watchdog.guard(None)
@@ -127,6 +140,20 @@ class Vigil:
         with suppress(Exception):  # what is wrong already must not be hidden by what goes wrong here
             return str(inquiry.find(log, entry)) if inquiry is not None and len(log.ranks) > 1 else ""
         return ""
+
+    def lost(self, error: Exception | None = None) -> str:
+        """Say which ranks are lost, given an error that may come of it; nothing where none is or that ends the job."""
+        losses = self._losses
+        return "" if losses is None else losses.found(error)
+
+    @property
+    def lost_ranks(self) -> frozenset[int]:
+        """The ranks that are lost, where the job goes on without them."""
+        return frozenset() if self._losses is None else self._losses.ranks
+
+    @property
+    def _losses(self) -> Losses | None:
+        return None if self._inquiry is None else self._inquiry.losses
 
     @property
     def inquiry(self) -> Inquiry | None:
@@ -188,8 +215,9 @@ class Vigil:
     def _on_signal(self, number: int) -> None:
         file = self.write_flight(signal.Signals(number).name)
         if number == signal.SIGTERM:
-            self.on_end()
-            _end_by(number)
+            if self._losses is None:
+                self.on_end()
+            _end_by(number)  # where the others go on, they see that it is lost
         waiting = [(log, entry) for log in list(flight.logs.values()) for entry in log.waiting()]
         told = [f"waits in {entry} of group {log.name} over {log.expression}" for log, entry in waiting]
         written = [f"flight record in {file}"] if file is not None else []
@@ -221,6 +249,21 @@ class Vigil:
         )
         self.write_flight("an operation passed its deadline inside a library")
         self._end_with(error)
+
+
+def _losses(inquiry: Inquiry, communicator: Any) -> Losses:
+    def revoke() -> None:
+        revoke_all()
+        ulfm.revoke(communicator)
+
+    return Losses(
+        inquiry.channel,
+        flight,
+        inquiry.rank,
+        describe=inquiry.named,
+        failed=lambda: ulfm.failed(communicator),
+        revoke=revoke,
+    )
 
 
 def _end_for_certain() -> None:

@@ -7,28 +7,35 @@ import os
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 
-from hpccomm.backends.process_group import NAME
 from hpccomm.backends.select import choose
 from hpccomm.bootstrap import environment, plugin
 from hpccomm.bootstrap.abort import guard
 from hpccomm.bootstrap.agreement import agreed
-from hpccomm.bootstrap.boot import Boot, boot, enter
+from hpccomm.bootstrap.assembly import Assembly
+from hpccomm.bootstrap.boot import boot, enter
+from hpccomm.bootstrap.connect import Boot
+from hpccomm.bootstrap.groups import make_groups
 from hpccomm.bootstrap.renewal import renew
+from hpccomm.bootstrap.shrinking import shrink
 from hpccomm.bootstrap.vigil import vigil
-from hpccomm.errors import HpccommError, WorldError
+from hpccomm.errors import HpccommError, OptionError, WorldError
 from hpccomm.exchange import Exchange
 from hpccomm.expression import Expression
 from hpccomm.topology import Topology
+from hpccomm.watch.flight import flight
+from hpccomm.watch.patrol import say
 
 T = TypeVar("T")
 
 
-def init(backend: str | Expression | None = None, *, timeout_s: float = 120.0, port: int = 0) -> World:
+def init(
+    backend: str | Expression | None = None, *, timeout_s: float = 120.0, port: int = 0, on_lost_rank: str = "abort"
+) -> World:
     """Connect this process with the others of its job and make torch's process groups; collective.
 
     Works under mpirun, srun, torchrun, and alone. From here on torch.distributed's own functions communicate, on
@@ -38,6 +45,10 @@ def init(backend: str | Expression | None = None, *, timeout_s: float = 120.0, p
         backend: A backend expression, ``@file`` to read one, or None: then HPCCOMM_BACKEND, else ``auto``.
         timeout_s: Deadline in seconds of the start-up and of every operation that is given none.
         port: The store's port on rank 0's host; 0 takes HPCCOMM_STORE_PORT, else lets the kernel choose.
+        on_lost_rank: What becomes of the others when a rank's process is killed or ends without a word: ``abort`` ends
+            them, ``shrink`` lets them go on by `World.shrink`. That needs Open MPI's ``mpirun --with-ft ulfm`` and
+            MPI not started before; elsewhere it is refused. An exception that nothing catches ends all ranks in any
+            case, and so does the loss of a whole host.
 
     Returns:
         The world; a context manager that closes it.
@@ -53,7 +64,14 @@ def init(backend: str | Expression | None = None, *, timeout_s: float = 120.0, p
             remedy="close the world that stands, or call torch.distributed.destroy_process_group()",
             everywhere=True,
         )
-    booted = boot(os.environ, timeout_s=timeout_s, port=port)
+    if on_lost_rank not in ("abort", "shrink"):
+        raise OptionError(
+            f"start hpccomm with on_lost_rank={on_lost_rank!r}",
+            found="no such way",
+            remedy="give abort or shrink",
+            everywhere=True,
+        )
+    booted = boot(os.environ, timeout_s=timeout_s, port=port, survives=on_lost_rank == "shrink")
     try:
         expression = agreed(booted.exchange, lambda: plugin.default() if backend is None else backend)
     except HpccommError:
@@ -72,45 +90,32 @@ class World:
     """
 
     def __init__(self, booted: Boot, expression: Expression) -> None:
-        self._boot = booted
+        self._asked = expression
         self._closed = False
-        self.topology: Topology = booted.topology
+        self._environment: environment.Saved = {}
+        self._losses: list[str] = []
         self.device = torch.device("cpu")
-        plugin.make_groups_from(booted, expression)
-        self._environment = environment.export(booted)
         atexit.register(self.close)
         plugin.register()
         try:
-            self._make_groups(expression)
+            self._build(booted)
         except BaseException:
             self._take_down()
             raise
-        self.backend = _backend_of(self._group)
-        self._backend_notes = tuple(self._group._runner.backend.notes)  # type: ignore[attr-defined]
+
+    def _build(self, booted: Boot) -> None:
+        """Make the groups of ranks that are connected; collective."""
+        self._boot = booted
+        self._assembly = Assembly(booted.communicator, booted.timeout_s) if booted.survives else None
+        self.topology: Topology = booted.topology
+        plugin.make_groups_from(booted, self._asked)
+        self._environment = environment.export(booted)
+        self._groups = make_groups(booted, self._asked)
+        runner = self._groups.all_ranks._runner  # type: ignore[attr-defined]
+        self.backend = str(runner.expression)
+        self._notes = [*runner.backend.notes, *self._losses]
         reason = choose(self.topology, has_mpi=booted.communicator is not None)[1]
-        self._reason = f" (auto: {reason})" if expression.name == "auto" else ""
-
-    def _make_groups(self, expression: Expression) -> None:
-        topology = self.topology
-        dist.init_process_group(
-            NAME,
-            store=self._boot.store,
-            rank=topology.rank,
-            world_size=topology.world_size,
-            timeout=self._boot.timeout,
-            pg_options=plugin.Options(expression),
-        )
-        self._group = cast(dist.ProcessGroup, dist.group.WORLD)
-        inside, across = _legs(expression)
-        self._intra_node = self._own(topology.all_intra_node(), inside)
-        self._inter_node = self._own(topology.all_inter_node(), across)
-
-    def _own(self, groups: tuple[tuple[int, ...], ...], expression: Expression) -> dist.ProcessGroup:
-        """Make all groups, in one order on every rank, and give the one that holds this rank."""
-        options = plugin.Options(expression)
-        made = [dist.new_group(list(ranks), backend=NAME, pg_options=options) for ranks in groups]
-        (own,) = (group for group in made if isinstance(group, dist.ProcessGroup))
-        return own
+        self._reason = f" (auto: {reason})" if self._asked.name == "auto" else ""
 
     def _while_open(self, part: T) -> T:
         if self._closed:
@@ -122,17 +127,17 @@ class World:
     @property
     def group(self) -> dist.ProcessGroup:
         """All ranks; torch's default group."""
-        return self._while_open(self._group)
+        return self._while_open(self._groups.all_ranks)
 
     @property
     def intra_node(self) -> dist.ProcessGroup:
         """The ranks of this node."""
-        return self._while_open(self._intra_node)
+        return self._while_open(self._groups.intra_node)
 
     @property
     def inter_node(self) -> dist.ProcessGroup:
         """The ranks with this local rank, one a node."""
-        return self._while_open(self._inter_node)
+        return self._while_open(self._groups.inter_node)
 
     @property
     def exchange(self) -> Exchange:
@@ -154,7 +159,7 @@ class World:
         return (
             f"{self.topology}\nlauncher {boot.launch.launcher.name}, MPI {boot.mpi_library}, "
             f"torch {torch.__version__}\nbackend {self.backend}{self._reason}"
-            + "".join(f"\nnote: {note}" for note in (*boot.launch.notes, *self.topology.notes, *self._backend_notes))
+            + "".join(f"\nnote: {note}" for note in (*boot.launch.notes, *self.topology.notes, *self._notes))
         )
 
     def __enter__(self) -> World:
@@ -198,6 +203,67 @@ class World:
         for group in (self.group, self.intra_node, self.inter_node):
             renew(group)
 
+    @property
+    def lost(self) -> tuple[int, ...]:
+        """The ranks that have died since the world stands or was shrunk, as far as this rank knows by now."""
+        self._while_open(None)
+        vigil.lost()
+        return tuple(sorted(vigil.lost_ranks))
+
+    def agree(self, well: bool = True) -> bool:
+        """Tell whether all ranks have come here well, and none has died; alike on all that are left; collective.
+
+        It is the only way to know that what one rank has got, e.g. the gradients of a step, all others have got too:
+        a rank's death may end a collective well on some ranks and badly on others.
+
+        Args:
+            well: Whether this rank is.
+
+        Returns:
+            True, or False, after which `shrink` must follow.
+
+        Raises:
+            WorldError: The world does not outlive its ranks.
+            DeadlineError: Ranks that have not died did not come within the world's deadline.
+        """
+        return self._surviving().agree(well)
+
+    def shrink(self) -> tuple[int, ...]:
+        """Go on without the ranks that have died; collective over those that are left.
+
+        The world stays the object that it is, with fewer ranks, numbered anew in their order, and new groups: torch's
+        default group, `intra_node` and `inter_node`. Everything made of the old ones is dead: groups of one's own,
+        DeviceMeshes, and DDP, which must be made anew around its module. A rank that dies meanwhile is left out too.
+
+        Returns:
+            The former numbers of the ranks that were lost.
+
+        Raises:
+            WorldError: The world does not outlive its ranks.
+            DeadlineError: Ranks that have not died did not come within the world's deadline.
+            HpccommError: The backend cannot be built with the ranks that are left.
+        """
+        assembly = self._surviving()
+        vigil.write_flight("ranks were lost")
+        lost, text = shrink(self._boot, assembly, self._build, self._leave)
+        self._losses.append(text)
+        self._notes.append(text)
+        self.group._runner.log.notes.append(text)  # type: ignore[attr-defined]
+        if self.topology.rank == 0:
+            say(text)
+        return lost
+
+    def _surviving(self) -> Assembly:
+        assembly = self._while_open(self._assembly)
+        if assembly is None:
+            raise WorldError(
+                "go on without the ranks that have died",
+                found="this world ends with any of its ranks",
+                remedy='call hpccomm.init(on_lost_rank="shrink") under mpirun --with-ft ulfm',
+                everywhere=True,
+            )
+        return assembly
+
     def close(self) -> None:
         """Wait for all ranks, destroy the groups, inner ones first, and give back the environment.
 
@@ -206,7 +272,7 @@ class World:
         """
         if self._closed or os.getpid() != self._boot.pid:
             return
-        if not guard.failed and not self._boot.barrier():
+        if not guard.failed and not vigil.lost() and not self._boot.barrier() and not vigil.lost():
             print(
                 f"hpccomm: rank {self.topology.rank} closes its world alone: the other ranks did not close theirs "
                 f"within {self._boot.timeout_s:g} s",
@@ -218,18 +284,16 @@ class World:
     def _take_down(self) -> None:
         self._closed = True
         atexit.unregister(self.close)
-        plugin.destroy_groups()
-        environment.restore(self._environment)
+        self._destroy_groups()
         self._boot.close()
 
+    def _leave(self) -> None:
+        """Take the groups and the watch down, to be built anew."""
+        self._destroy_groups()
+        vigil.leave(tells=False)
+        flight.logs.clear()
 
-def _legs(expression: Expression) -> tuple[Expression, Expression]:
-    """Give the expressions of the groups inside and across nodes."""
-    if expression.name == "hierarchical":
-        inside, across = expression.arguments
-        return inside, across
-    return expression, expression
-
-
-def _backend_of(group: dist.ProcessGroup) -> str:
-    return str(group._runner.expression)  # type: ignore[attr-defined]
+    def _destroy_groups(self) -> None:
+        plugin.destroy_groups()
+        environment.restore(self._environment)
+        self._environment = {}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hpccomm.training.scaler import AgreedGradScaler
     from hpccomm.training.settling import settle_buckets
     from hpccomm.training.start import broadcast_model
+    from hpccomm.training.survival import survive
 
 __all__ = [
     "AgreedGradScaler",
@@ -39,6 +40,7 @@ __all__ = [
     "check_parameters",
     "compress",
     "settle_buckets",
+    "survive",
 ]
 
 __getattr__ = finder(
@@ -58,5 +60,6 @@ __getattr__ = finder(
         "check_parameters": "hpccomm.training.agreement",
         "compress": "hpccomm.training.compression",
         "settle_buckets": "hpccomm.training.settling",
+        "survive": "hpccomm.training.survival",
     },
 )

@@ -16,6 +16,7 @@ from hpccomm.liveness import Process
 from hpccomm.watch.channel import REFUSED, Answer, Channel
 from hpccomm.watch.coroner import ALL, tell
 from hpccomm.watch.flight import P2P, Entry, Flight, GroupLog
+from hpccomm.watch.losses import Losses
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,14 @@ class Inquiry:
         rank: This rank.
         names_the_dead: Whether ranks name those that ended without a word; a coroner may do so instead.
         leaving: The ranks that have said that they end, and why if that is worth saying.
+        losses: The ranks that are lost, where the job is to go on without them; else None.
     """
 
     def __init__(self, channel: Channel, flight: Flight, places: Sequence[Place], rank: int) -> None:
         self.channel, self.flight, self.places, self.rank = channel, flight, places, rank
         self.leaving: set[int] = set()
         self.names_the_dead = True
+        self.losses: Losses | None = None
         self._claims: list[socket.socket] = []
 
     def find(self, log: GroupLog, entry: Entry) -> Finding:
@@ -107,6 +110,8 @@ class Inquiry:
 
     def hear(self, news: Answer) -> None:
         """Take another rank's word that a group is dead, or that the rank itself ends."""
+        if "lost" in news and self.losses is not None:
+            self.losses.learn(news["lost"])
         if "leaves" in news:
             self.leaving.add(int(news["leaves"]))
             if news.get("for_all"):
@@ -127,11 +132,13 @@ class Inquiry:
         self.serve()
         gone = [rank for rank in ranks if rank not in self.leaving]
         named = [rank for rank in gone if self.names_the_dead and self._is_first_to_name(rank)]
+        if self.losses is not None:
+            self.losses.learn(gone)
         for log in list(self.flight.logs.values()):
             lost = [rank for rank in gone if rank in log.ranks]
             if lost and log.why_dead is None:
-                log.why_dead = f"{self._ended(lost)} ended"
-        return f"{self._ended(named)} ended without a word" if named else ""
+                log.why_dead = f"{self.named(lost)} ended"
+        return f"{self.named(named)} ended without a word" if named else ""
 
     def _is_first_to_name(self, rank: int) -> bool:
         """Claim a name that the kernel grants once on a host, for as long as this process lives."""
@@ -140,7 +147,8 @@ class Inquiry:
             self._claims.append(mark)
         return mark is not None
 
-    def _ended(self, ranks: Sequence[int]) -> str:
+    def named(self, ranks: Iterable[int]) -> str:
+        """Name ranks with their hosts and processes."""
         places = [(rank, self.places[rank]) for rank in ranks]
         return ", ".join(f"rank {rank} on {place.host} (process {place.process.pid})" for rank, place in places)
 

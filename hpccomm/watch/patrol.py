@@ -48,6 +48,8 @@ class Patrol:
         told = self._inquiry.vanished(ended) if ended else ""
         if told:
             say(told)
+        if self._inquiry.losses is not None:
+            self._inquiry.losses.look()
         under_way = [(log, entry) for log in list(self._inquiry.flight.logs.values()) for entry in log.waiting()]
         self._told = {entry: told for entry, told in self._told.items() if entry.ended_s is None}
         for log, entry in under_way:
@@ -55,6 +57,8 @@ class Patrol:
 
     def close(self) -> None:
         """Close the side channel and watch no process any more."""
+        if self._inquiry.losses is not None:
+            self._inquiry.losses.close()
         self._deaths.close()
         self._inquiry.channel.close()
 

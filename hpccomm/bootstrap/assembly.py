@@ -1,0 +1,74 @@
+"""The ranks of a world that may die: how those that are left agree, and who they are.
+
+MPI's agreement is the one call that ends alike on all of them, whoever dies meanwhile. It knows no world.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from typing import Any
+
+from hpccomm.errors import DeadlineError
+from hpccomm.ulfm import revoke, tells_of_loss
+
+_SPIN_S, _REST_S = 0.001, 0.0005
+
+
+class Assembly:
+    """The ranks of one communicator.
+
+    Args:
+        communicator: An mpi4py communicator over Open MPI with fault tolerance; it may be revoked.
+        timeout_s: How long to wait for all ranks that are left.
+
+    Attributes:
+        bereaved: Whether the last agreement ended with the word that a rank has died; alike on all that are left.
+    """
+
+    def __init__(self, communicator: Any, timeout_s: float) -> None:
+        self._communicator, self._timeout_s = communicator, timeout_s
+        self._dissolved = self.bereaved = False
+
+    def agree(self, well: bool) -> bool:
+        """Tell whether nobody has died and all say that they are well, alike on all ranks that are left; collective.
+
+        After a "no" there is nothing left to do but `survivors`.
+
+        Raises:
+            DeadlineError: Ranks that have not died did not come in time.
+        """
+        flag = array("i", [well])
+        self.bereaved = not self._ends(self._communicator.Iagree(flag))
+        self._dissolved = self.bereaved or not flag[0]
+        return not self._dissolved
+
+    def survivors(self) -> Any:
+        """Give a communicator of the ranks that are left, in their order; collective, also where some have agreed.
+
+        Raises:
+            DeadlineError: Ranks that have not died did not come in time.
+        """
+        if not self._dissolved:
+            self.agree(False)
+        revoke(self._communicator)
+        return self._communicator.Shrink()
+
+    def _ends(self, request: Any) -> bool:
+        """Wait for a request's end, and tell whether it has ended without somebody's death."""
+        begun = time.monotonic()
+        try:
+            while not request.Test():
+                waited = time.monotonic() - begun
+                if waited > self._timeout_s:
+                    raise DeadlineError(
+                        "agree among the ranks that are left",
+                        found=f"some that have not died did not come within {self._timeout_s:g} s",
+                        remedy="call World.agree and World.shrink on all ranks that are left, or end the job",
+                    )
+                time.sleep(0 if waited < _SPIN_S else _REST_S)
+        except Exception as error:
+            if tells_of_loss(error):
+                return False
+            raise
+        return True
