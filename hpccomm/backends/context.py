@@ -29,9 +29,9 @@ _KEPT: list[Any] = []
 _standing: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
 
-def revoke_all() -> None:
-    """End whatever is under way on the communicators that contexts were made with, on all ranks."""
-    for communicator in list(_standing.values()):
+def revoke_all(origin: Any) -> None:
+    """End, on all ranks, whatever is under way on a communicator and on those that contexts were made with."""
+    for communicator in (*_standing.values(), origin):
         revoke(communicator)
 
 

@@ -17,6 +17,7 @@ import torch
 from hpccomm.backends.c10d import PrefixStore, Store
 from hpccomm.backends.context import Context
 from hpccomm.backends.engine import engine
+from hpccomm.bootstrap import tolerance
 from hpccomm.bootstrap.settings import check_equal, settings
 from hpccomm.bootstrap.vigil import vigil
 from hpccomm.errors import DeadlineError
@@ -103,6 +104,8 @@ class Boot:
     def close(self) -> None:
         """Free the communicator, unless a call on it was given up or a rank lost; all groups are gone by then."""
         bereaved = bool(vigil.lost())
+        if bereaved:
+            tolerance.mourn()
         vigil.leave()
         engine.stop()
         if self.communicator is not None and isinstance(self.exchange, MpiExchange) and not bereaved:

@@ -109,6 +109,16 @@ def _initialise(mpi: Any) -> None:
         mpi.Init_thread(mpi.THREAD_MULTIPLE)
 
 
+def finalize() -> None:
+    """Call MPI_Finalize with the interpreter free for other threads meanwhile, unless it is over already."""
+    from mpi4py import MPI
+
+    for library in loaded_libraries():
+        with suppress(OSError, AttributeError):
+            if not MPI.Is_finalized():
+                ctypes.CDLL(library).MPI_Finalize()
+
+
 def loaded_libraries() -> list[str]:
     """List the files of MPI libraries that this process has loaded."""
     with suppress(OSError):

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from hpccomm import ulfm
+from hpccomm.bootstrap import tolerance
 from hpccomm.bootstrap.abort import guard
 from hpccomm.bootstrap.assembly import Assembly
 from hpccomm.bootstrap.connect import Boot, introduce, watch_over
@@ -43,6 +44,7 @@ def shrink(
         HpccommError: It cannot be built with the ranks that are left, or some did not come in time.
     """
     before = boot
+    tolerance.mourn()
     while True:
         leave()
         _KEPT.append(boot.communicator)

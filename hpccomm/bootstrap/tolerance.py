@@ -5,12 +5,18 @@ HAN, Open MPI's component for collectives on several hosts, takes a peer's death
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Mapping
 
+from hpccomm.bootstrap import mpi
+from hpccomm.bootstrap.vigil import vigil
 from hpccomm.errors import HpccommError, LaunchError, WorldError
 from hpccomm.exchange import Exchange
 from hpccomm.launch import Launch
+
+_FINALIZE_S = 3.0
+_bereaved = False
 
 _ENABLED, _COMPONENTS = "OMPI_MCA_mpi_ft_enable", "OMPI_MCA_coll"
 
@@ -70,8 +76,22 @@ def begin(exchange: Exchange, survives: bool) -> None:
     if survives and MPI.Query_thread() != MPI.THREAD_MULTIPLE:
         raise _refusal("MPI takes no calls from several threads", "let hpccomm start MPI")
     if survives:
+        atexit.register(_end)  # before the world's own, so that this comes after it
         for one in (MPI.COMM_SELF, MPI.COMM_WORLD):  # mpi4py has done so for all others
             one.Set_errhandler(MPI.ERRORS_RETURN)
+
+
+def mourn() -> None:
+    """Note that a rank was lost, so that MPI may not end well."""
+    global _bereaved
+    _bereaved = True
+
+
+def _end() -> None:
+    """End MPI, or where it waits for the dead, as Open MPI does at times after a second death, this process."""
+    if _bereaved:
+        with vigil.over_end(_FINALIZE_S):
+            mpi.finalize()
 
 
 def _refusal(found: str, remedy: str) -> HpccommError:

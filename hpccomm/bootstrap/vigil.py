@@ -13,21 +13,22 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from hpccomm import ulfm
 from hpccomm.backends.context import revoke_all
 from hpccomm.bootstrap.abort import guard
 from hpccomm.errors import DeadlineError
 from hpccomm.exchange import Exchange
 from hpccomm.launch import ALONE, Launcher
 from hpccomm.liveness import was_left_behind
+from hpccomm.ulfm import failed
 from hpccomm.watch.channel import Channel, Peer
 from hpccomm.watch.coroner import ALL, summon, tell
 from hpccomm.watch.deaths import Deaths
+from hpccomm.watch.ending import Ending
 from hpccomm.watch.flight import Entry, GroupLog, flight
 from hpccomm.watch.losses import Losses
 from hpccomm.watch.missing import Inquiry, Place
@@ -80,6 +81,15 @@ class Vigil:
             self._watchdog.guard(None)
             start_up.close()
 
+    @contextmanager
+    def over_end(self, timeout_s: float) -> Iterator[None]:
+        """End this process as a success where what is last done in it takes too long."""
+        if self._watchdog is not None:
+            self._watchdog.guard(Ending(timeout_s))
+        yield
+        if self._watchdog is not None:
+            self._watchdog.guard(None)
+
     def join(
         self, exchange: Exchange, address: str, places: Sequence[Place], *, quiet_s: float, folder: str, coroner: bool
     ) -> None:
@@ -112,7 +122,14 @@ class Vigil:
     def survive(self, communicator: Any) -> None:
         """Have the ranks of a communicator, all that were joined, go on without those that die."""
         if self._inquiry is not None:
-            self._inquiry.losses = _losses(self._inquiry, communicator)
+            self._inquiry.losses = Losses(
+                self._inquiry.channel,
+                flight,
+                self._rank,
+                describe=self._inquiry.named,
+                failed=lambda: failed(communicator),
+                revoke=lambda: revoke_all(communicator),
+            )
 
     def _summon_coroner(self, channel: Channel, places: Sequence[Place]) -> None:
         here = {rank: place for rank, place in enumerate(places) if place.process.is_visible}
@@ -249,21 +266,6 @@ class Vigil:
         )
         self.write_flight("an operation passed its deadline inside a library")
         self._end_with(error)
-
-
-def _losses(inquiry: Inquiry, communicator: Any) -> Losses:
-    def revoke() -> None:
-        revoke_all()
-        ulfm.revoke(communicator)
-
-    return Losses(
-        inquiry.channel,
-        flight,
-        inquiry.rank,
-        describe=inquiry.named,
-        failed=lambda: ulfm.failed(communicator),
-        revoke=revoke,
-    )
 
 
 def _end_for_certain() -> None:

@@ -13,9 +13,9 @@ T = TypeVar("T")
 def survive(world: World, compute: Callable[[], T], *, rebuild: Callable[[], object]) -> T:
     """Do what the ranks do together in a step; where one has died, do it again with those that are left; collective.
 
-    It is for what changes nothing for good: forward, backward and averages. The optimizer steps afterwards, on gradients
-    that all ranks that are left have got. What `compute` changes besides (running statistics, random numbers, an
-    iterator) is the caller's to bring back, in `compute` or in `rebuild`.
+    It is for what changes nothing for good: forward, backward and averages. The optimizer steps afterwards, on
+    gradients that all ranks that are left have got. What `compute` changes besides (running statistics, random numbers,
+    an iterator) is the caller's to bring back, in `compute` or in `rebuild`.
 
     It costs an agreement of all ranks a step, 0.1 ms among 4 ranks of a busy host with 2 cores.
 

@@ -1,0 +1,49 @@
+"""Worlds that go on without ranks that were killed, under Open MPI's mpirun that tolerates that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness import Mpi, Result, run_job
+
+PROGRAM = Path(__file__).with_name("programs") / "survivors.py"
+DEATHS = {
+    "one of four, then one of three": ("hierarchical(mpi4py, gloo)", "2:2:start", "5:0:after"),
+    "one more while the world shrinks": ("failover(shm(crossover=1), gloo)", "2:2:start", "2:0:shrink"),
+}
+TOO_LATE = "from mpi4py import MPI; import hpccomm; hpccomm.init(on_lost_rank='shrink')"
+JOB_S = 200.0
+
+
+def run(mpi: Mpi, np: int, *argv: str) -> Result:
+    tolerant = replace(mpi, options=(*mpi.options, "--with-ft", "ulfm"))
+    result = run_job(tolerant, np, [mpi.python, *argv], env={"HPCCOMM_RANKS_PER_NODE": "2"}, timeout_s=JOB_S)
+    assert not result.timed_out, result
+    assert not result.leftovers, result
+    return result
+
+
+@pytest.fixture
+def open_mpi(one_mpi: Mpi) -> Mpi:
+    if not one_mpi.is_open_mpi:
+        pytest.skip("only Open MPI lets a job go on without a rank")
+    return one_mpi
+
+
+@pytest.mark.parametrize("deaths", DEATHS.values(), ids=DEATHS)
+def test_training_goes_on_as_if_only_those_left_had_been_there(open_mpi: Mpi, deaths: tuple[str, ...]) -> None:
+    result = run(open_mpi, 4, str(PROGRAM), *deaths)
+    assert result.returncode == 0, result
+    assert result.stdout.count(" is right") == 2, result
+    assert result.stdout.count("dies ") == 2, result
+    assert "lost rank 2 on " in result.stderr, result
+
+
+def test_mpi_that_was_started_before_with_han_is_refused(open_mpi: Mpi) -> None:
+    result = run(open_mpi, 2, "-c", TOO_LATE)
+    assert result.returncode != 0, result
+    assert result.stderr.count("LaunchError: go on without ranks that die") == 1, result
+    assert "MPI was started before" in result.stderr, result
