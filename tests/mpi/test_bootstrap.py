@@ -262,3 +262,18 @@ def test_ranks_that_torch_numbers_otherwise_are_refused() -> None:
     with pytest.raises(LaunchError, match=f"rank 0: for MPI this process is rank 0 of {SIZE}"):
         dist.init_process_group("hpccomm", init_method=f"tcp://127.0.0.1:{port}", rank=SIZE - 1 - RANK, world_size=SIZE)
     COMM.Barrier()
+
+
+@pytest.mark.parametrize("way", ["shrink", "no such way"])
+def test_launcher_that_tolerates_no_loss_is_refused_alike(way: str) -> None:
+    with pytest.raises(LaunchError if way == "shrink" else OptionError, match="on_lost_rank") as caught:
+        hpccomm.init(timeout_s=30, on_lost_rank=way)
+    assert caught.value.everywhere
+
+
+def test_a_world_that_ends_with_its_ranks_does_not_shrink() -> None:
+    with hpccomm.init(timeout_s=30) as world:
+        for call in (world.shrink, world.agree):
+            with pytest.raises(WorldError, match="without the ranks that have died"):
+                call()
+        assert world.lost == ()
