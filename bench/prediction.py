@@ -40,6 +40,7 @@ class Mpi:
 
     mpirun: str = str(Path(sys.executable).with_name("mpirun"))
     is_open_mpi: bool = Path(sys.executable).with_name("prterun").exists()
+    options: tuple[str, ...] = ()
 
 
 def main() -> None:

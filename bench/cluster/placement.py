@@ -43,8 +43,13 @@ class Mpi(Protocol):
         """Whether it is Open MPI."""
         ...
 
+    @property
+    def options(self) -> Sequence[str]:
+        """Options of its mpirun."""
+        ...
+
 
 def launcher(mpi: Mpi, placement: Placement) -> list[str]:
     """Give mpirun and the options that start one rank after the other on the hosts of a placement."""
     exactly = ["--host", ",".join(placement), "--map-by", "seq"] if mpi.is_open_mpi else ["-hosts", ",".join(placement)]
-    return [mpi.mpirun, *exactly, "-np", str(len(placement))]
+    return [mpi.mpirun, *mpi.options, *exactly, "-np", str(len(placement))]
