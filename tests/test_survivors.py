@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from harness import Mpi, Result, run_job
 
+DEATHS_INSIDE = Path(__file__).with_name("stress") / "deaths.py"
 PROGRAM = Path(__file__).with_name("programs") / "survivors.py"
 DEATHS = {
     "one of four, then one of three": ("hierarchical(mpi4py, gloo)", "2:2:start", "5:0:after"),
@@ -41,6 +44,12 @@ def test_training_goes_on_as_if_only_those_left_had_been_there(open_mpi: Mpi, de
     assert result.stdout.count(" is right") == 2, result
     assert result.stdout.count("dies ") == 2, result
     assert re.search(r"the world shrank from 4 .*rank 2 on ", result.stderr), result
+
+
+def test_ranks_that_die_inside_a_sum_leave_no_wrong_one(open_mpi: Mpi) -> None:
+    command = [sys.executable, str(DEATHS_INSIDE), "--rounds", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=JOB_S, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
 def test_mpi_that_was_started_before_with_han_is_refused(open_mpi: Mpi) -> None:

@@ -31,8 +31,9 @@ _standing: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
 def revoke_all(origin: Any) -> None:
     """End, on all ranks, whatever is under way on a communicator and on those that contexts were made with."""
-    for communicator in (*_standing.values(), origin):
-        revoke(communicator)
+    for communicator in (*(reference() for reference in _standing.valuerefs()), origin):
+        if communicator is not None:
+            revoke(communicator)
 
 
 class Beside(Protocol):

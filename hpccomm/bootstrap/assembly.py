@@ -14,6 +14,9 @@ from hpccomm.ulfm import revoke, tells_of_loss
 
 _SPIN_S, _REST_S = 0.001, 0.0005
 
+# Agreements given up, with the memory that MPI may still touch
+_ABANDONED: list[tuple[Any, ...]] = []
+
 
 class Assembly:
     """The ranks of one communicator.
@@ -39,7 +42,12 @@ class Assembly:
             DeadlineError: Ranks that have not died did not come in time.
         """
         flag = array("i", [well])
-        self.bereaved = not self._ends(self._communicator.Iagree(flag))
+        request = self._communicator.Iagree(flag)
+        try:
+            self.bereaved = not self._ends(request)
+        except BaseException:
+            _ABANDONED.append((self._communicator, request, flag))
+            raise
         self._dissolved = self.bereaved or not flag[0]
         return not self._dissolved
 

@@ -1,7 +1,4 @@
-"""Ranks that reach each other get to know each other: who is where, by what the watch and the engine go.
-
-`Boot` is what they have then, before any torch group; it outlives no process and holds no torch group.
-"""
+"""What ranks that reach each other tell each other, and `Boot`: all that they have then, before any torch group."""
 
 from __future__ import annotations
 

@@ -57,20 +57,14 @@ class Losses:
     def learn(self, ranks: Iterable[int]) -> None:
         """Take in that ranks have died; from any thread."""
         with self._learning:
-            if self._closed or self.ranks.issuperset(ranks):
-                return
-            self.ranks |= frozenset(ranks)  # first, for those that ask why their operation has failed
-            for log in list(self._flight.logs.values()):
-                log.why_dead = log.why_dead or str(self)
-            self._revoke()
-            others = [rank for rank in range(len(self._channel.peers)) if rank not in {self._rank, *self.ranks}]
-            with suppress(OSError, ValueError):
-                self._channel.tell({"lost": sorted(self.ranks)}, others)
+            if not self._closed:
+                self._take_in(frozenset(ranks))
 
     def look(self) -> None:
         """Take in what MPI knows."""
-        if not self._closed:
-            self.learn(self._failed())
+        with self._learning:
+            if not self._closed:
+                self._take_in(frozenset(self._failed()))
 
     def found(self, error: Exception | None = None) -> str:
         """Say who is lost; nothing where nobody is.
@@ -85,6 +79,17 @@ class Losses:
             time.sleep(_LOOK_S)
             self.look()
         return str(self)
+
+    def _take_in(self, ranks: frozenset[int]) -> None:
+        if ranks <= self.ranks:
+            return
+        self.ranks |= ranks  # first, for those that ask why their operation has failed
+        for log in list(self._flight.logs.values()):
+            log.why_dead = log.why_dead or str(self)
+        self._revoke()
+        others = [rank for rank in range(len(self._channel.peers)) if rank not in {self._rank, *self.ranks}]
+        with suppress(OSError, ValueError):
+            self._channel.tell({"lost": sorted(self.ranks)}, others)
 
     def close(self) -> None:
         """Learn nothing any more, so that what is built next is left alone."""

@@ -1,7 +1,7 @@
 """Kill ranks inside a collective, until two are left: what it gives the others is right, or they all get an error.
 
 python tests/stress/deaths.py --rounds 20 [--hosts 4]: each round is a job of 4 ranks, of which two are killed, one
-after the other, while the library is at work; half of the rounds reduce 4 bytes, half 1 MiB.
+after the other, while the library is at work: one while it sums 4 bytes, one while it sums 1 MiB.
 """
 
 from __future__ import annotations
@@ -9,111 +9,88 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import signal
 import sys
 import threading
 import time
-from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from harness import Job, known_mpis
+import torch
+import torch.distributed as dist
 
-RANKS, LEFT, BEFORE = 4, 2, 20
-SIZES = (4, 2**20)
+import hpccomm
+from hpccomm.errors import RankLostError
+from hpccomm.watch.flight import flight
+from stress import tolerant
+
+RANKS, SIZES = 4, (4, 2**20)
+LEFT = RANKS - len(SIZES)
+TIMES = 20  # that all goes well before a rank dies, and after
 LONGEST_S = 0.002  # from the moment at which a collective waits, or is inside the library, to the kill
-JOB_S = 200.0
+PATIENCE_S = 1.0  # for that moment
 
 
 class Rank:
     """One rank of the job."""
 
-    def __init__(self, backend: str, size: int, seed: int) -> None:
-        import hpccomm
-
+    def __init__(self, backend: str, seed: int) -> None:
         self.me = int(os.environ["OMPI_COMM_WORLD_RANK"])
         draw = random.Random(seed)
-        self.deaths = {rank: draw.uniform(0, LONGEST_S) for rank in draw.sample(range(RANKS), RANKS - LEFT)}
-        self.count, self.good = size // 4, 0
-        self.left = list(range(RANKS))
+        self.delay_s = draw.uniform(0, LONGEST_S)
+        self.deaths = dict(zip(draw.sample(range(RANKS), len(SIZES)), draw.sample(SIZES, len(SIZES)), strict=True))
+        self.left, self.right = list(range(RANKS)), 0
         self.world = hpccomm.init(backend, timeout_s=60, on_lost_rank="shrink")
 
     def play(self) -> None:
         """Reduce again and again, one rank after the other dying, and check whatever comes out."""
         with self.world:
-            for victim in self.deaths:
-                self.repeat(BEFORE)
+            for victim, size in self.deaths.items():
+                self.repeat(size)
                 if victim == self.me:
-                    threading.Thread(target=self.die, daemon=True).start()
-                while self.reduced():
+                    threading.Thread(target=self.die, args=(size,), daemon=True).start()
+                while self.sums(size):
                     pass
-                began = time.monotonic()
-                lost = [self.left[rank] for rank in self.world.shrink()]
-                assert lost == [victim], lost
-                self.left.remove(victim)
-                self.repeat(BEFORE)
-                print(f"rank {self.me}: went on {1000 * (time.monotonic() - began):.0f} ms after the error", flush=True)
-        print(f"rank {self.me}: {self.good} were right", flush=True)
+                self.go_on(victim)
+                self.repeat(size)
+        print(f"rank {self.me}: all {self.right} were right", flush=True)
 
-    def repeat(self, times: int) -> None:
-        for _ in range(times):
-            assert self.reduced()
+    def repeat(self, size: int) -> None:
+        """Have it go well some times."""
+        assert all(self.sums(size) for _ in range(TIMES))
 
-    def reduced(self) -> bool:
-        """Sum what only these ranks add up to, and tell whether no rank was lost in it, on any of them."""
-        import torch
-        import torch.distributed as dist
-
-        from hpccomm.errors import RankLostError
-
-        tensor = torch.full((self.count,), 2.0**self.me)
+    def sums(self, size: int) -> bool:
+        """Sum what only these ranks add up to, check what comes out, and tell whether all ranks got it."""
+        tensor = torch.full((size // 4,), 2.0**self.me)
         try:
             dist.all_reduce(tensor)
-            well = True
         except RankLostError:
-            well = False
-        if well and not bool((tensor == sum(2.0**rank for rank in self.left)).all()):
+            return self.world.agree(False)
+        if not bool((tensor == sum(2.0**rank for rank in self.left)).all()):
             print(f"WRONG: {tensor.unique().tolist()} on rank {self.me} of {self.left}", flush=True)
-        self.good += well
-        return self.world.agree(well)
+        self.right += 1
+        return self.world.agree()
 
-    def die(self) -> None:
-        """Kill this process a moment after it is inside the library, or waits for the library."""
-        from hpccomm.watch.flight import flight
+    def go_on(self, victim: int) -> None:
+        """Shrink the world, and see that it lost nobody else."""
+        began = time.monotonic()
+        lost = [self.left[rank] for rank in self.world.shrink()]
+        assert lost == [victim], lost
+        self.left.remove(victim)
+        print(f"rank {self.me}: shrank in {1000 * (time.monotonic() - began):.0f} ms", flush=True)
 
-        log = next(iter(flight.logs.values()))
-        end = time.monotonic() + 1.0
-        inside = False
-        while not inside and time.monotonic() < end:
+    def die(self, size: int) -> None:
+        """Kill this process a moment after a collective waits or, of MPI's large ones, is inside the library's call."""
+        log, end, waits = next(iter(flight.logs.values())), time.monotonic() + PATIENCE_S, False
+        while not waits and time.monotonic() < end:
             current = log.current
-            inside = current is not None and (current.in_library or self.count == 1)
-        time.sleep(self.deaths[self.me])
-        print(f"dies {'inside the library' if inside else 'anywhere'}", flush=True)
+            waits = current is not None and (current.in_library or size == min(SIZES))
+        time.sleep(self.delay_s)
+        print(f"dies summing {size} bytes, {'inside' if waits else 'anywhere'}", flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-def play(seed: int, options: argparse.Namespace, cluster: object) -> bool:
-    """Play one round, and tell whether it held."""
-    mpi = next(mpi for mpi in known_mpis() if mpi.is_open_mpi)
-    size = SIZES[seed % len(SIZES)]
-    argv = [mpi.python, str(Path(__file__).resolve()), "--rank", "--seed", str(seed), "--size", str(size)]
-    argv += ["--backend", options.backend]
-    tolerant = replace(mpi, options=(*mpi.options, "--with-ft", "ulfm"))
-    command = tolerant.command(RANKS, argv)
-    if cluster is not None:
-        hosts = [f"node{number}" for number in range(1, options.hosts + 1)]
-        placement = tuple(hosts[rank * options.hosts // RANKS] for rank in range(RANKS))
-        command = cluster.command(tolerant, argv, placement)  # type: ignore[attr-defined]
-    result = Job(command, env=mpi.environment()).wait(JOB_S)
-    right = result.stdout.count(" were right") == LEFT and "WRONG" not in result.stdout
-    held = right and result.returncode == 0 and not result.timed_out and not result.leftovers
-    deaths = [line for line in result.stdout.splitlines() if line.startswith("dies")]
-    times = [line.partition("went on ")[2].split()[0] for line in result.stdout.splitlines() if "went on" in line]
-    print(f"seed {seed}, {size} B: {'held' if held else result}: {deaths}, on after {', '.join(times)} ms", flush=True)
-    return held
 
 
 def main() -> int:
@@ -124,17 +101,20 @@ def main() -> int:
     parser.add_argument("--backend", default="mpi4py")
     parser.add_argument("--hosts", type=int, default=1, help="of a cluster on this machine")
     parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--size", type=int, default=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.rank:
-        Rank(options.backend, options.size, options.seed).play()
+        Rank(options.backend, options.seed).play()
         return 0
-    from bench.cluster.cluster import Cluster
-
-    with Cluster(hosts=options.hosts) if options.hosts > 1 else nullcontext() as cluster:
-        held = [play(options.seed + number, options, cluster) for number in range(options.rounds)]
-    print(f"{sum(held)} of {len(held)} rounds held")
-    return 0 if all(held) else 1
+    right = 0
+    with tolerant.hosts(options.hosts) as cluster:
+        for seed in range(options.seed, options.seed + options.rounds):
+            argv = [__file__, "--rank", "--seed", str(seed), "--backend", options.backend]
+            result = tolerant.run(cluster, RANKS, argv)
+            right += tolerant.held(result, LEFT)
+            deaths = re.findall("dies summing (.*)", result.stdout), re.findall(r"shrank in (\d+ ms)", result.stdout)
+            print(f"seed {seed}: {deaths if tolerant.held(result, LEFT) else result}", flush=True)
+    print(f"{right} of {options.rounds} rounds held")
+    return 0 if right == options.rounds else 1
 
 
 if __name__ == "__main__":
