@@ -31,6 +31,7 @@ from hpccomm.backends.support import ARITHMETIC, BITWISE, HALVES, Support
 from hpccomm.errors import BackendError, OptionError
 
 _OF_GLOO = timedelta(days=7)
+_CONNECT_S = 30.0  # at least, to connect on a busy machine; a rank that dies meanwhile holds the others up that long
 _NEVER_SENT = 2**31 - 7  # a tag
 _INTEGERS = (torch.int8, torch.uint8, torch.int32, torch.int64)
 
@@ -187,17 +188,19 @@ class GlooBackend(Backend):
 def _process_group(context: Context, threads: int) -> Any:
     options = ProcessGroupGloo._Options()
     options._threads = threads
-    options._timeout = _OF_GLOO  # ours are held by whoever steps, and may change
+    options._timeout = timedelta(seconds=max(context.timeout_s, _CONNECT_S))
     try:
         options._devices = [ProcessGroupGloo.create_device(hostname=context.address, lazy_init=False)]
         topology = context.topology
-        return ProcessGroupGloo(context.store, topology.rank, topology.world_size, options)
+        group = ProcessGroupGloo(context.store, topology.rank, topology.world_size, options)
     except RuntimeError as error:
         raise BackendError(
             f"build backend gloo on {context.address}",
             found=str(error).splitlines()[0],
             remedy="check that all hosts reach this address; HPCCOMM_INTERFACE names another interface",
         ) from error
+    group._set_default_timeout(_OF_GLOO)  # ours are held by whoever steps, and may change
+    return group
 
 
 def _message(buffer: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """Train while ranks are killed: it goes on at once, with the losses of a run on those that are left.
 
-python tests/stress/training.py --rounds 3 --hosts 4 --ranks 8 3:2:start 3:5:start: these ranks are killed at these steps
-(tests/programs/survivors.py says how), and the time from the last death of a step to that step's end is printed.
+python tests/stress/training.py --rounds 3 --hosts 4 --ranks 8 3:2:start 3:5:start: these ranks are killed at these
+steps (tests/programs/survivors.py says how), and the time from the last death of a step to that step's end is printed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> int:
             result = tolerant.run(cluster, options.ranks, [str(PROGRAM), options.backend, *options.deaths])
             held = tolerant.held(result, options.ranks - len(options.deaths))
             right += held
-            print(f"held; from death to the step's end: {', '.join(recoveries(result))}" if held else result, flush=True)
+            print(f"held; from death to step's end: {', '.join(recoveries(result))}" if held else result, flush=True)
     print(f"{right} of {options.rounds} rounds held")
     return 0 if right == options.rounds else 1
 
