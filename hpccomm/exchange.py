@@ -187,19 +187,20 @@ class StoreExchange:
             ) from error
 
 
-def agree(exchange: Exchange, error: Exception | None) -> None:
+def agree(exchange: Exchange, error: Exception | None, call: str = "gather") -> None:
     """Raise on every rank the error of the lowest rank that has one; collective.
 
     Args:
         exchange: Reaches all ranks that take part.
         error: What went wrong on this rank, or None.
+        call: What is agreed on, for messages.
 
     Raises:
         HpccommError: The same on all ranks, marked `everywhere`; the error's rank stands in its text.
         DeadlineError: Ranks did not come; this rank's own error is its cause.
     """
     try:
-        errors = exchange.all_gather(_portable(error))
+        errors = exchange.all_gather(_portable(error), call)
     except DeadlineError as late:
         if error is not None:
             raise late from error
@@ -215,8 +216,8 @@ def agree(exchange: Exchange, error: Exception | None) -> None:
     raise raised from error
 
 
-def together(exchange: Exchange, action: Callable[[], T]) -> T:
-    """Do something on every rank, and give what it gives here; collective.
+def together(exchange: Exchange, action: Callable[[], T], call: str = "gather") -> T:
+    """Do something on every rank, and give what it gives here; collective. `call` is what it is, for messages.
 
     Raises:
         HpccommError: It failed on some rank; raised on every rank, as `agree` does.
@@ -224,9 +225,9 @@ def together(exchange: Exchange, action: Callable[[], T]) -> T:
     try:
         value = action()
     except Exception as error:
-        agree(exchange, error)
+        agree(exchange, error, call)
         raise  # not reached: `agree` raises
-    agree(exchange, None)
+    agree(exchange, None, call)
     return value
 
 

@@ -117,7 +117,7 @@ def test_ranks_are_merged_where_they_are_very_many_and_the_slow_one_stays() -> N
     edges[500] = replace(edges[500], gbps=0.1)
     matrix = replace(matrix_of((0, 1)), hosts=hosts, hostnames=tuple(map(str, hosts)), edges=tuple(edges))
     latency, rates = figures.of_matrix(matrix, "m")
-    assert (rates.side, rates.block) == (256, 4)
+    assert (rates.side, rates.block) == (128, 8)
     assert [(one.source, one.dest) for one in rates.cells if one.slow] == [(edges[500].source, edges[500].dest)]
     assert len(latency.cells) < len(edges)
 
@@ -154,7 +154,7 @@ def test_the_summary_is_right_by_its_rules() -> None:
         "all_reduce sum of float32, in place, on 8 ranks: use mpi4py below "
         f"{format_bytes(crossing)}, {HIERARCHY} from {format_bytes(crossing)} on. If it must be one for all sizes: "
     )
-    assert f"{peak:.2f} GB/s, of {HIERARCHY} at 16 MiB" in second
+    assert f"{peak:.2f} GB/s, by {HIERARCHY} at 16 MiB" in second
 
 
 def _of(name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> list[dict[str, Any]]:
@@ -170,7 +170,7 @@ ADVICE = [
     (recorded(HOSTS, FLAT), []),
     (recorded(HOSTS), ["busbw of hierarchical backends is nominal"]),
     (replace(recorded(HOSTS, FLAT), complete=False), ["made.json is of a run that did not end"]),
-    (recorded(by_slot(2, 5), FLAT), ["node1 has 5 ranks on 4 cores, as 2 hosts with more ranks than cores"]),
+    (recorded(by_slot(2, 5), FLAT), ["node1 has 5 ranks on 4 cores; 2 of 2 hosts have more ranks than cores"]),
     (recorded((0, 0), FLAT), ["all ranks are on node1"]),
     (recorded((0, 0), FLAT, node_of_rank=[0, 1]), ["all ranks are on node1, cut into virtual nodes"]),
     (recorded(HOSTS, FLAT, mpi="none"), ["MPI does not join the ranks"]),
@@ -186,6 +186,10 @@ ADVICE = [
     (
         recorded(HOSTS, [{**one, "time_us_p95": 9e9} for one in FLAT]),
         ["24 of 24 rows have a 95th percentile above 2 times"],
+    ),
+    (
+        recorded(HOSTS, [], matrices=[matrix_of(HOSTS, dict.fromkeys(touching(HOSTS, 2), 4.0))]),
+        ["host node3, sending to and receiving from other hosts: bandwidth "],
     ),
     (recorded(HOSTS, [{**one, "wrong": None} for one in FLAT]), ["results were not checked (-c 0)"]),
     (

@@ -91,7 +91,7 @@ def _run_in(
     record.finish()
     screen.say(report.closing(checked=options.check) if rows or matrices else [])
     try:
-        together(world.exchange, lambda: _report(options, record, screen))
+        together(world.exchange, lambda: _report(options, record, screen), "write the report")
     except OptionError as error:
         return _refuse(error, screen)
     is_worse = world.exchange.all_gather(old is not None and _is_worse(old, record, options, screen))[0]

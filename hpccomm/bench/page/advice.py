@@ -10,7 +10,10 @@ from dataclasses import dataclass
 
 from hpccomm.bench.layout import format_rate
 from hpccomm.bench.page.runs import Measured, Point, Run
+from hpccomm.bench.page.summary import MOST_SLOW
+from hpccomm.bench.pairs.heat import describe
 from hpccomm.bench.pairs.matrix import ACROSS, BANDWIDTH
+from hpccomm.bench.pairs.outliers import find
 from hpccomm.topology.grouping import count
 from hpccomm.units import format_bytes
 
@@ -83,9 +86,9 @@ def _crowded(run: Run) -> Iterator[Advice]:
     crowded = [host for host in run.hosts if host.is_oversubscribed]
     if crowded:
         worst = max(crowded, key=lambda host: host.ranks / max(host.cores, 1))
+        others = f"; {len(crowded)} of {count(len(run.hosts), 'host')} have more ranks than cores" * (len(crowded) > 1)
         yield Advice(
-            f"{worst.name} has {worst.ranks} ranks on {count(worst.cores, 'core')}, as {count(len(crowded), 'host')} "
-            "with more ranks than cores",
+            f"{worst.name} has {worst.ranks} ranks on {count(worst.cores, 'core')}" + others,
             "times include waiting for a core",
             "start at most as many ranks as cores, or give the job more cores (Slurm: --cpus-per-task)",
         )
@@ -139,6 +142,17 @@ def _link_unused(run: Run) -> Iterator[Advice]:
             )
 
 
+def _slow(run: Run) -> Iterator[Advice]:
+    for matrix in run.matrices:
+        for one in find(matrix)[:MOST_SLOW]:
+            yield Advice(
+                f"{describe(one)}, over {matrix.backend}",
+                "every operation that it takes part in waits for it",
+                "look at its cable, the speed and errors of its port (ethtool), and what else runs there; else leave "
+                "it out",
+            )
+
+
 def _noisy(run: Run) -> Iterator[Advice]:
     points = [point for table in run.tables for point in table.points if point.time_us and point.p95_us]
     noisy = [point for point in points if (point.p95_us or 0) > NOISY * (point.time_us or 0)]
@@ -176,6 +190,7 @@ RULES: tuple[Callable[[Run], Iterator[Advice]], ...] = (
     _without_mpi,
     _gloo_ahead,
     _link_unused,
+    _slow,
     _noisy,
     _unchecked,
     _unknown_to_rings,

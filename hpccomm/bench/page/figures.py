@@ -12,9 +12,8 @@ from hpccomm.bench.pairs.outliers import find
 from hpccomm.topology.grouping import count
 from hpccomm.units import format_bytes
 
-MOST_CELLS = 512
-_MERGED_CELLS = 256
-"""With more ranks than the first a heat map's cell is a block of ranks, so many a side."""
+MOST_CELLS = 128
+"""Of a heat map's side; with more ranks a cell is a block of ranks, as cells of a pixel show nothing."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +80,7 @@ class Heat:
         block: Ranks of a row or column.
         hosts: Host of each rank.
         hostnames: Name of each host.
+        labels: The same for its edges, without the domain that all have in common.
         cells: Those that were measured, the slowest last; as rows of their fields.
     """
 
@@ -92,6 +92,7 @@ class Heat:
     block: int
     hosts: tuple[int, ...]
     hostnames: tuple[str, ...]
+    labels: tuple[str, ...]
     cells: tuple[Cell, ...]
 
 
@@ -176,7 +177,7 @@ def of_matrix(matrix: Matrix, name: str) -> Iterator[Heat]:
     for measure in (LATENCY, BANDWIDTH):
         sick = {ends for one in slow if one.measure == measure for ends in one.edges}
         ranks = len(matrix.hosts)
-        block = 1 if ranks <= MOST_CELLS else -(-ranks // _MERGED_CELLS)
+        block = -(-ranks // MOST_CELLS)
         cells = _cells(matrix, measure, sick, block)
         if cells:
             title = f"{measure} of pairs over {matrix.backend}, {count(ranks, 'rank')}"
@@ -189,8 +190,14 @@ def of_matrix(matrix: Matrix, name: str) -> Iterator[Heat]:
                 block=block,
                 hosts=matrix.hosts,
                 hostnames=matrix.hostnames,
+                labels=_without_domain(matrix.hostnames),
                 cells=cells,
             )
+
+
+def _without_domain(names: Sequence[str]) -> tuple[str, ...]:
+    hosts, _, domains = zip(*(name.partition(".") for name in names), strict=True)
+    return hosts if len({*domains}) == 1 and all(hosts) else tuple(names)
 
 
 def _cells(matrix: Matrix, measure: str, sick: set[tuple[int, int]], block: int) -> tuple[Cell, ...]:

@@ -64,9 +64,8 @@ def page(runs: Sequence[Run], drawn: Sequence[Figure], images: Mapping[str, Sequ
         maps=[one for one in drawn if isinstance(one, Best)],
         palette=palette,
         letters={name: letter(place) for name, place in palette.items()},
-        definitions=DEFINITIONS,
+        definitions={**DEFINITIONS, "slow": RULE.removeprefix("slow: ")},
         summary_rule=summary.RULE,
-        pairs_rule=RULE,
         style=Markup(style),
         script=Markup(script),
         script_hash="sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -76,12 +75,15 @@ def page(runs: Sequence[Run], drawn: Sequence[Figure], images: Mapping[str, Sequ
 
 def _environment(images: Mapping[str, Sequence[str]]) -> Environment:
     made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    made.filters["bytes"] = lambda size: format_bytes(size) if size else "no data"
+    made.filters["bytes"] = format_bytes
     made.globals["times"] = _times
-    made.globals["links"] = lambda name: Markup("").join(
-        Markup('<a href="{}">{}</a>').format(file, file.rpartition(".")[2].upper()) for file in images.get(name, ())
-    )
+    made.globals["links"] = lambda name: _links(images.get(name, ()))
     return made
+
+
+def _links(files: Sequence[str]) -> Markup:
+    found = [Markup('<a href="{}">{}</a>').format(file, file.rpartition(".")[2].upper()) for file in files]
+    return Markup('<span class="links">{}</span>').format(Markup(" ").join(found)) if found else Markup("")
 
 
 def _inert(data: object) -> str:
@@ -94,15 +96,20 @@ def _times(times: Mapping[str, float]) -> str:
     return "\n".join(f"{format_us(times[name])} us  {name}" for name in sorted(times, key=times.__getitem__))
 
 
-def _anchors(runs: Sequence[Run], drawn: Sequence[Figure]) -> list[tuple[str, str]]:
+def _anchors(runs: Sequence[Run], drawn: Sequence[Figure]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Give what can be jumped to, by run where there are several: names with their anchors."""
     found = [("summary", "Summary"), ("warnings", "Warnings")]
     found += [("best", "Fastest backend")] if any(isinstance(one, Best) for one in drawn) else []
+    lines = [("", found)]
     for place, run in enumerate(runs, 1):
-        of = f" ({run.title})" if len(runs) > 1 else ""
-        found += [(f"tables-{place}", f"Times{of}")] if run.tables else []
-        found += [(f"pairs-{place}", f"Pairs{of}")] if run.matrices else []
-        found += [(f"placement-{place}", f"Placement{of}"), (f"environment-{place}", f"Environment{of}")]
-    return found
+        parts = [(f"tables-{place}", "Times")] if run.tables else []
+        parts += [(f"pairs-{place}", "Pairs")] if run.matrices else []
+        parts += [(f"placement-{place}", "Placement"), (f"environment-{place}", "Environment")]
+        if len(runs) > 1:
+            lines.append((run.title, parts))
+        else:
+            found += parts
+    return lines
 
 
 def _run(run: Run, place: int, drawn: Sequence[Figure]) -> dict[str, Any]:
@@ -129,6 +136,10 @@ def _fact(name: str, value: object) -> str:
 
 
 def _fact_text(value: object) -> str:
+    if isinstance(value, dict):
+        return "\n".join(f"{key}: {_fact_text(of)}" for key, of in value.items())
+    if isinstance(value, float):
+        return f"{value:.3g}"
     return value if isinstance(value, str) else json.dumps(value)
 
 

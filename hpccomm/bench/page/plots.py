@@ -71,6 +71,7 @@ def _written(canvas: Canvas, name: str, folder: Path) -> list[str]:
     files = [f"{name}.{kind}" for kind in FORMATS]
     for file in files:
         canvas.savefig(folder / file)
+        canvas.set_layout_engine("none")  # what the first one found is right for all, and half of the time
     return files
 
 
@@ -109,7 +110,7 @@ def _heat(canvas: Canvas, figure: Heat) -> None:
             axes.text(cell.column + 0.5, cell.row + 0.5, f"{cell.value:.3g}", ha="center", va="center", fontsize=8)
     firsts = {host: figure.hosts.index(host) for host in dict.fromkeys(figure.hosts)}
     if len(firsts) <= 32:
-        axes.set_yticks([*firsts.values()], [f"{figure.hostnames[host]}: {rank}" for host, rank in firsts.items()])
+        axes.set_yticks([*firsts.values()], [f"{figure.labels[host]}: {rank}" for host, rank in firsts.items()])
     axes.set(xlabel="to rank", ylabel="from rank", title=f"{figure.title} ({figure.unit}); framed: slow")
 
 
@@ -125,7 +126,7 @@ def _best(canvas: Canvas, figure: Best) -> None:
                 axes.text(column, row, text, ha="center", va="center", color="white", fontsize=8)
     axes.set(xlim=(-0.5, len(figure.ranks) - 0.5), ylim=(len(figure.sizes) - 0.5, -0.5))
     axes.set_xticks(range(len(figure.ranks)), figure.ranks)
-    axes.set_yticks(range(len(figure.sizes)), [format_bytes(size) if size else "no data" for size in figure.sizes])
+    axes.set_yticks(range(len(figure.sizes)), [format_bytes(size) for size in figure.sizes])
     marks = [
         Rectangle((0, 0), 1, 1, color=_COLOURS[colour % 8], label=name) for name, colour in figure.backends.items()
     ]

@@ -9,12 +9,12 @@ from hpccomm.bench.layout import format_rate
 from hpccomm.bench.page.runs import Measured, Run
 from hpccomm.bench.pairs.heat import describe
 from hpccomm.bench.pairs.matrix import ACROSS, BANDWIDTH, INSIDE, LATENCY, Matrix
-from hpccomm.bench.pairs.outliers import find
+from hpccomm.bench.pairs.outliers import find, none_slow
 from hpccomm.topology.grouping import count
 from hpccomm.units import format_bytes, format_us
 
 ALIKE = 1.1
-_MOST_SLOW = 8
+MOST_SLOW = 8
 
 RULE = (
     f"A backend that is within {(ALIKE - 1) * 100:.0f} % of the fastest is as good as it; of those, the one is named "
@@ -68,7 +68,7 @@ def _of_table(table: Measured) -> Iterator[str]:
     peak = max(table.points, key=lambda point: point.busbw_gbps or 0.0)
     if peak.busbw_gbps:
         where = f"{peak.backend} at {format_bytes(peak.size)}"
-        yield f"{table.full_title}: the highest bus bandwidth is {format_rate(peak.busbw_gbps)} GB/s, of {where}."
+        yield f"{table.full_title}: the highest bus bandwidth is {format_rate(peak.busbw_gbps)} GB/s, by {where}."
 
 
 def _ranges(found: Sequence[Span]) -> str:
@@ -102,9 +102,9 @@ def _of_pairs(matrix: Matrix) -> Iterator[str]:
             figures = f"{format_us(latencies[kind])} us, {format_rate(rates[kind])} GB/s"
             yield f"Pairs of ranks {kind} over {matrix.backend}: {figures} (medians)."
     slow = find(matrix)
-    for one in slow[:_MOST_SLOW]:
+    for one in slow[:MOST_SLOW]:
         yield f"Slow over {matrix.backend}: {describe(one)}."
-    if len(slow) > _MOST_SLOW:
-        yield f"{count(len(slow) - _MOST_SLOW, 'more outlier')} over {matrix.backend}, see the heat map."
-    if not slow and matrix.edges:
-        yield f"No host, rank or pair is slow over {matrix.backend}."
+    if len(slow) > MOST_SLOW:
+        yield f"{count(len(slow) - MOST_SLOW, 'more outlier')} over {matrix.backend}, see the heat map."
+    if not slow:
+        yield f"Pairs over {matrix.backend}: {none_slow(matrix)}."

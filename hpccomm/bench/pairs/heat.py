@@ -10,7 +10,7 @@ from rich.text import Text
 
 from hpccomm.bench.layout import format_rate
 from hpccomm.bench.pairs.matrix import BANDWIDTH, DEFINITIONS, LATENCY, UNITS, Edge, Matrix
-from hpccomm.bench.pairs.outliers import RULE, Outlier
+from hpccomm.bench.pairs.outliers import RULE, Outlier, none_slow
 from hpccomm.bench.text import WIDTH, field, note, strong
 from hpccomm.topology.grouping import count
 from hpccomm.units import format_bytes, format_us
@@ -153,7 +153,7 @@ def _verdict(matrix: Matrix, outliers: Sequence[Outlier]) -> Iterator[str]:
     if len(outliers) > _MOST_NAMED:
         yield f"and {len(outliers) - _MOST_NAMED} more, less slow"
     if not outliers:
-        yield "none is slow"
+        yield from note(none_slow(matrix), "")
     yield from note(RULE)
 
 

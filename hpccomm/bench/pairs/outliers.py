@@ -62,11 +62,24 @@ class Outlier:
 
 def find(matrix: Matrix) -> list[Outlier]:
     """Find what is slow, the slowest first."""
-    judged = [(ACROSS, BANDWIDTH)]
-    if not matrix.oversubscribed:
-        judged += [(INSIDE, BANDWIDTH), (ACROSS, LATENCY), (INSIDE, LATENCY)]
-    found = [one for kind, measure in judged for one in _of_kind(matrix, kind, measure)]
+    found = [one for kind, measure in _judged(matrix) for one in _of_kind(matrix, kind, measure)]
     return sorted(found, key=lambda one: -one.times)
+
+
+def none_slow(matrix: Matrix) -> str:
+    """Say that nothing was found, or that nothing could be."""
+    if _judged(matrix):
+        return "no host, rank or pair is slow"
+    few = "ranks share cores, and too few pairs are between hosts" if matrix.oversubscribed else "too few pairs"
+    return f"nothing could be judged: {few}"
+
+
+def _judged(matrix: Matrix) -> list[tuple[str, str]]:
+    """Give what the rule compares, where there is enough of it."""
+    found = [(ACROSS, BANDWIDTH)]
+    if not matrix.oversubscribed:
+        found += [(INSIDE, BANDWIDTH), (ACROSS, LATENCY), (INSIDE, LATENCY)]
+    return [one for one in found if len(matrix.of_kind(*one)) >= FEWEST]
 
 
 def slow(costs: Mapping[K, float]) -> dict[K, float]:
