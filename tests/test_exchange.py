@@ -117,7 +117,7 @@ class Alone:
 
     rank, size = 0, 1
 
-    def all_gather(self, value):
+    def all_gather(self, value, call="gather"):
         return [value]
 
 
