@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from bench.cluster import state
-from bench.cluster.host import HEAD, UNSHARE, port
+from bench.cluster.host import HEAD, UNSHARE, limits, port
 from bench.cluster.placement import Mpi, Placement, launcher
 from bench.cluster.settings import Settings
 
@@ -221,6 +221,13 @@ class Cluster(Settings):
         """Bring a host's links back."""
         for end in self._ports(name):
             self.run(["ip", "link", "set", end, "up"])
+
+    def shape(self, name: str, rate: str) -> None:
+        """Limit one host's links in both directions to another rate than that of all, in tc's words."""
+        host = next(one for one in self.nodes if one.name == name)
+        for where, interfaces in ((HEAD, self._ports(name)), (name, [link.interface for link in host.links])):
+            for command in limits(interfaces, rate):
+                self.run(command, where)
 
     def _ports(self, name: str) -> list[str]:
         return [port(name, number) for number in range(len(self.subnets))]

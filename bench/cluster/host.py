@@ -17,7 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -125,10 +125,16 @@ def container_bridge(address: str) -> list[str]:
 
 def shape(interfaces: Sequence[str], rate: str) -> None:
     """Limit what leaves through interfaces; no rate, no limit."""
-    for interface in interfaces if rate else ():
-        run("ethtool", "-K", interface, *(word for offload in _WHOLE_PACKETS for word in (offload, "off")))
+    for command in limits(interfaces, rate) if rate else ():
+        run(*command)
+
+
+def limits(interfaces: Iterable[str], rate: str) -> Iterator[tuple[str, ...]]:
+    """Give the commands that limit what leaves through interfaces, whatever their limit was before."""
+    for interface in interfaces:
+        yield ("ethtool", "-K", interface, *(word for offload in _WHOLE_PACKETS for word in (offload, "off")))
         bucket = ("rate", rate, "burst", _BURST, "latency", "50ms")
-        run("tc", "qdisc", "add", "dev", interface, "root", "tbf", *bucket)
+        yield ("tc", "qdisc", "replace", "dev", interface, "root", "tbf", *bucket)
 
 
 def ip(commands: Iterable[str]) -> None:

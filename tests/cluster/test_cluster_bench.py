@@ -1,0 +1,30 @@
+"""The benchmark finds the host whose link is slow, in figures and in its report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from situations import JOB_S, environment
+
+from bench.cluster.cluster import Cluster
+from harness import Job, Mpi
+
+RATE, QUARTER = "100mbit", "25mbit"
+SICK = "node3"
+
+
+def test_a_host_with_a_quarter_of_the_rate_is_the_one_that_is_slow(one_mpi: Mpi, tmp_path: Path) -> None:
+    argv = [one_mpi.python, "-m", "hpccomm.bench", "--pairs", "512K", "-n", "3", "--report", str(tmp_path)]
+    with Cluster(hosts=4, rate=RATE) as cluster:
+        cluster.shape(SICK, QUARTER)
+        with Job(cluster.command(one_mpi, argv, cluster.names), env=environment(one_mpi, {})) as job:
+            result = job.wait(JOB_S)
+    assert result.returncode == 0, result
+    (matrix,) = json.loads((tmp_path / "results.json").read_text())["pairs"]
+    (slow,) = matrix["slow"]
+    assert slow["name"] == f"host {SICK}, sending to and receiving from other hosts"
+    assert slow["measure"] == "bandwidth"
+    assert slow["times"] == pytest.approx(4, rel=0.25)
+    assert f"host {SICK}, sending to and receiving from other hosts" in (tmp_path / "index.html").read_text()
