@@ -1,7 +1,8 @@
 """What is slow among its like, by a stated rule; pure.
 
 A sick link of a host slows all of the host's pairs, and with four hosts that is half of all pairs: so hosts are judged
-first, each by the median of its pairs, then the ranks of the hosts that are well, then the pairs of the ranks that are.
+first, each by the faster quartile of its pairs, then the ranks of the hosts that are well, then the pairs of the ranks
+that are.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ _MAD_TO_SIGMA = 1.4826  # of a normal distribution
 RULE = (
     f"slow: at least {FACTOR:g} times as slow as the median of its like and, in logarithms, more than {DEVIATIONS:g} "
     "robust standard deviations (1.4826 MAD) from it. Pairs inside hosts and between hosts are judged apart, each "
-    "direction for itself: first hosts by the median of their pairs, then the ranks of the other hosts, then the pairs "
-    f"of the other ranks; fewer than {FEWEST} are not compared. More than half must be well. Where ranks share cores, "
+    "direction for itself: first hosts by the faster quartile of their pairs, then the ranks of the other hosts, then "
+    f"the pairs of the other ranks; fewer than {FEWEST} are not compared. More than half must be well. Where ranks share cores, "
     "only rates between hosts are judged."
 )
 
@@ -42,7 +43,7 @@ class Outlier:
     Attributes:
         measure: Latency or bandwidth.
         name: What it is, in words.
-        value: Its latency or rate; of a host or rank the median.
+        value: Its latency or rate; of a host or rank the faster quartile.
         median: That of its like.
         times: How many times as slow as that.
         edges: The (source, dest) that belong to it.
@@ -141,8 +142,9 @@ def _both(one: _Sick, other: _Sick) -> _Sick:
 
 
 def _cost(edges: Iterable[Edge], measure: str) -> float:
-    """Give the lower median, so that of three hosts one sick one leaves the others well."""
-    return statistics.median_low([cost for edge in edges if (cost := edge.cost(measure))])
+    """Give the faster quartile: what is sick is slow with all, and a sick partner or a hitch leaves the others well."""
+    costs = sorted(cost for edge in edges if (cost := edge.cost(measure)))
+    return costs[(len(costs) - 1) // 4]
 
 
 def _host_name(matrix: Matrix, host: int, kind: str, sides: Sequence[str]) -> str:
