@@ -11,7 +11,7 @@ import pytest
 
 from hpccomm.bench.pairs import heat
 from hpccomm.bench.pairs.matrix import BANDWIDTH, LATENCY, Edge, from_entries
-from hpccomm.bench.pairs.outliers import find
+from hpccomm.bench.pairs.outliers import find, none_slow
 from hpccomm.bench.pairs.tournament import rounds
 from hpccomm.bench.text import plain
 from matrices import by_slot, matrix_of, touching
@@ -88,11 +88,22 @@ def test_nothing_is_slow_where_all_are_alike(hosts: tuple[int, ...]) -> None:
     assert find(matrix_of(hosts)) == []
 
 
+def test_a_sick_host_is_named_where_pairs_of_others_had_hitches() -> None:
+    hosts = by_slot(4, 1)
+    hitches = {(2, 3): 2.5, (3, 2): 1.6}
+    slow = dict.fromkeys(touching(hosts, 0), 4.0)
+    names = [one.name for one in find(matrix_of(hosts, slow | hitches))]
+    assert names[0] == "host node1, sending to and receiving from other hosts"
+    assert names[1:] == ["rank 2 (node3) to rank 3 (node4)", "rank 3 (node4) to rank 2 (node3)"]
+
+
 def test_where_ranks_share_cores_only_links_are_judged() -> None:
     hosts = by_slot(1, 6)
     crowded = matrix_of(hosts, {(1, 2): 9.0}, oversubscribed=True)
     assert find(crowded) == []
+    assert none_slow(crowded) == "nothing could be judged: ranks share cores, and too few pairs are between hosts"
     assert len(find(replace(crowded, oversubscribed=False))) == 1
+    assert none_slow(matrix_of(by_slot(4, 1))) == "no host, rank or pair is slow"
 
 
 def test_a_matrix_is_read_as_it_was_written() -> None:

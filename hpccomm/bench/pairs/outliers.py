@@ -26,8 +26,8 @@ RULE = (
     f"slow: at least {FACTOR:g} times as slow as the median of its like and, in logarithms, more than {DEVIATIONS:g} "
     "robust standard deviations (1.4826 MAD) from it. Pairs inside hosts and between hosts are judged apart, each "
     "direction for itself: first hosts by the faster quartile of their pairs, then the ranks of the other hosts, then "
-    f"the pairs of the other ranks; fewer than {FEWEST} are not compared. More than half must be well. Where ranks share cores, "
-    "only rates between hosts are judged."
+    f"the pairs of the other ranks; fewer than {FEWEST} are not compared. More than half must be well. Where ranks "
+    "share cores, only rates between hosts are judged."
 )
 
 _SIDES: tuple[tuple[str, Callable[[Edge], int]], ...] = (
