@@ -237,6 +237,7 @@ def test_every_figure_is_a_picture_too(tmp_path: Path) -> None:
             assert path.read_bytes().startswith(b"\x89PNG")
         else:
             assert ElementTree.parse(path).getroot().tag.endswith("svg")
+            assert "mathdefault" not in path.read_text()
     assert "GB/s" in (tmp_path / "plots/run1-table1-busbw.svg").read_text()
     linked = set(re.findall(r'href="plots/([^"]+)"', (tmp_path / "index.html").read_text()))
     assert linked == files

@@ -22,6 +22,8 @@ _COLOURS = ("#0063b1", "#c2410c", "#15803d", "#8b2fa8", "#8a6d00", "#0e7490", "#
 _DASHES = ("-", "--", ":", "-.")
 _MOST_FRAMES = 400
 _MOST_HOSTS = 64
+_DARK = 0.6
+"""From which share of the heat map's scale on its colours are dark."""
 _PLAIN: dict[Any, Any] = {"text.parse_math": False, "svg.fonttype": "none"}  # a $ in a host's name is a $
 
 
@@ -63,6 +65,7 @@ def save_placement(hosts: Sequence[Host], host_of_rank: Sequence[int], name: str
             xlabel="ranks of a host; those beyond its cores in another colour",
             title="placement" + f", the first {_MOST_HOSTS} hosts" * (len(hosts) > _MOST_HOSTS),
         )
+        axes.set_xticks([])
         axes.set_yticks(range(len(shown)), [f"{host.name} ({host.cores} cores)" for host in shown])
         return _written(canvas, name, folder)
 
@@ -85,6 +88,8 @@ def _curves(canvas: Canvas, figure: Curves) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: format_bytes(round(size))))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else ""))
     axes.set(xlabel="size (bytes)", ylabel=figure.label, title=figure.title)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
@@ -101,17 +106,27 @@ def _heat(canvas: Canvas, figure: Heat) -> None:
     image = axes.imshow(times, cmap="RdBu_r", norm=norm, extent=extent, interpolation="nearest")
     bar = canvas.colorbar(image, ax=axes, label="times as slow as the median of its kind", extend="both")
     bar.set_ticks([0.25, 0.5, 1, 2, 4], labels=["1/4", "1/2", "1", "2", "4"])
+    bar.minorticks_off()
     slow = [cell for cell in figure.cells if cell.slow]
     for cell in slow if len(slow) <= _MOST_FRAMES else ():
         corner = (cell.column * figure.block, cell.row * figure.block)
         axes.add_patch(Rectangle(corner, figure.block, figure.block, fill=False, edgecolor="black"))
     if figure.side <= 8:
         for cell in figure.cells:
-            axes.text(cell.column + 0.5, cell.row + 0.5, f"{cell.value:.3g}", ha="center", va="center", fontsize=8)
+            ink = "white" if abs(math.log(cell.times, 4)) > _DARK else "black"
+            at = (cell.column + 0.5, cell.row + 0.5)
+            axes.text(*at, f"{cell.value:.3g}", ha="center", va="center", fontsize=8, color=ink)
     firsts = {host: figure.hosts.index(host) for host in dict.fromkeys(figure.hosts)}
     if len(firsts) <= 32:
-        axes.set_yticks([*firsts.values()], [f"{figure.labels[host]}: {rank}" for host, rank in firsts.items()])
-    axes.set(xlabel="to rank", ylabel="from rank", title=f"{figure.title} ({figure.unit}); framed: slow")
+        axes.set_yticks(
+            [rank + 0.5 for rank in firsts.values()],
+            [f"{figure.labels[host]}: {rank}" for host, rank in firsts.items()],
+        )
+    step = -(-len(figure.hosts) // 16)
+    ranks = range(0, len(figure.hosts), step)
+    axes.set_xticks([rank + 0.5 for rank in ranks], [str(rank) for rank in ranks])
+    axes.set(xlabel="to rank", ylabel="from rank")
+    canvas.suptitle(f"{figure.title} ({figure.unit}); framed: slow", fontsize=10)
 
 
 def _best(canvas: Canvas, figure: Best) -> None:
