@@ -15,6 +15,7 @@ from hpccomm.backends.c10d import PrefixStore, Store
 from hpccomm.backends.context import Context
 from hpccomm.backends.engine import engine
 from hpccomm.bootstrap import tolerance
+from hpccomm.bootstrap.device import take, visible_devices
 from hpccomm.bootstrap.settings import check_equal, settings
 from hpccomm.bootstrap.vigil import vigil
 from hpccomm.errors import DeadlineError
@@ -24,6 +25,7 @@ from hpccomm.launch.launchers import PMI
 from hpccomm.liveness import Process, this_process
 from hpccomm.rollcall import Describe
 from hpccomm.topology import NodeIdentity, Topology, identify
+from hpccomm.topology.binding import Binding, bind
 from hpccomm.watch.missing import Place
 
 
@@ -45,6 +47,8 @@ class Boot:
         quiet_s: Seconds of waiting after which ranks say who is missing.
         mpi_library: The MPI library that joins the ranks, or ``none``.
         survives: Whether the job goes on without ranks that die.
+        binding: The GPU that this rank takes, None where it sees none.
+        device: That GPU, or the CPU.
     """
 
     launch: Launch
@@ -60,6 +64,8 @@ class Boot:
     quiet_s: float
     mpi_library: str
     survives: bool = False
+    binding: Binding | None = None
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     pid: int = field(default_factory=os.getpid)
 
     @property
@@ -75,8 +81,7 @@ class Boot:
             ranks: The group's ranks, in order.
             name: The group's name, the same on its ranks.
         """
-        cpu = torch.device("cpu")
-        whole = Context(self.topology, store, self.communicator, cpu, self.address, self.timeout_s)
+        whole = Context(self.topology, store, self.communicator, self.device, self.address, self.timeout_s)
         whole.quiet_s, whole.describe = self.quiet_s, self.exchange.describe
         return whole.split(ranks, name)
 
@@ -118,6 +123,7 @@ class Hello:
     process: Process
     cores: frozenset[int]
     settings: dict[str, str]
+    gpus: tuple[str, ...]
 
 
 def introduce(exchange: Exchange, environ: Mapping[str, str], shared: int | None) -> list[Hello]:
@@ -132,7 +138,7 @@ def introduce(exchange: Exchange, environ: Mapping[str, str], shared: int | None
         OptionError: A setting is wrong or differs between ranks.
     """
     cores = frozenset(os.sched_getaffinity(0))
-    hello = Hello(identify(environ, shared), this_process(), cores, settings(environ))
+    hello = Hello(identify(environ, shared), this_process(), cores, settings(environ), visible_devices(environ))
     everyone = exchange.all_gather(hello, "gather of settings")
     exchange.describe = _describe_from([one.process for one in everyone])
     check_equal([one.settings for one in everyone])
@@ -140,7 +146,7 @@ def introduce(exchange: Exchange, environ: Mapping[str, str], shared: int | None
 
 
 def watch_over(boot: Boot, everyone: Sequence[Hello], environ: Mapping[str, str]) -> None:
-    """Open the side channel to all ranks, and count the cores that those of this host share; collective."""
+    """Open the side channel to all ranks, count the cores that those of this host share, and take a GPU; collective."""
     exchange, topology = boot.exchange, boot.topology
     places = [Place(one.identity.hostname, one.process) for one in everyone]
     vigil.join(
@@ -154,8 +160,10 @@ def watch_over(boot: Boot, everyone: Sequence[Hello], environ: Mapping[str, str]
     if boot.survives:
         vigil.survive(boot.communicator)
     host = topology.hosts[exchange.rank]
-    here = [one.cores for one, where in zip(everyone, topology.hosts, strict=True) if where == host]
-    boot.crowded = engine.crowded = len(here) > len(frozenset[int]().union(*here))
+    here = [rank for rank, where in enumerate(topology.hosts) if where == host]
+    boot.crowded = engine.crowded = len(here) > len(frozenset[int]().union(*(everyone[rank].cores for rank in here)))
+    boot.binding = bind([everyone[rank].gpus for rank in here], here.index(exchange.rank))
+    boot.device = take(boot.binding)
     exchange.name = "world"
 
 

@@ -85,7 +85,7 @@ class World:
 
     Attributes:
         topology: Ranks, nodes and hosts; printable.
-        device: Where this rank's tensors live.
+        device: This rank's GPU, torch's current device from here on; the CPU where it sees no GPU.
         backend: The expression of the backend of `group`, with `auto` resolved.
     """
 
@@ -94,7 +94,7 @@ class World:
         self._closed = False
         self._environment: environment.Saved = {}
         self._losses: list[str] = []
-        self.device = torch.device("cpu")
+        self.device = booted.device
         atexit.register(self.close)
         plugin.register()
         try:
@@ -159,8 +159,13 @@ class World:
         return (
             f"{self.topology}\nlauncher {boot.launch.launcher.name}, MPI {boot.mpi_library}, "
             f"torch {torch.__version__}\nbackend {self.backend}{self._reason}"
-            + "".join(f"\nnote: {note}" for note in (*boot.launch.notes, *self.topology.notes, *self._notes))
+            + (f"\ndevice {self.device}, {boot.binding.name}" if boot.binding is not None else "")
+            + "".join(f"\nnote: {note}" for note in self._all_notes())
         )
+
+    def _all_notes(self) -> list[str]:
+        shared = self._boot.binding.note if self._boot.binding is not None else ""
+        return [*self._boot.launch.notes, *self.topology.notes, *self._notes, *([shared] if shared else [])]
 
     def __enter__(self) -> World:
         return self
