@@ -12,13 +12,16 @@ from hpccomm.lazy import finder
 if TYPE_CHECKING:
     from hpccomm.bootstrap.plugin import Options
     from hpccomm.bootstrap.world import World, init
+    from hpccomm.library_options import GlooOptions, NcclOptions
 
 __version__ = "0.1.0"
-__all__ = ["Options", "World", "init"]
+__all__ = ["GlooOptions", "NcclOptions", "Options", "World", "init"]
 
 __getattr__ = finder(
     __name__,
     {
+        "GlooOptions": "hpccomm.library_options",
+        "NcclOptions": "hpccomm.library_options",
         "Options": "hpccomm.bootstrap.plugin",
         "World": "hpccomm.bootstrap.world",
         "init": "hpccomm.bootstrap.world",

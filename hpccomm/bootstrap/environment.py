@@ -1,8 +1,9 @@
-"""Torchrun's variables, set for third-party code and given back afterwards."""
+"""Variables that hold while a world stands: torchrun's, for third-party code, and the libraries' settings."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from hpccomm.bootstrap.connect import Boot
 from hpccomm.bootstrap.settings import RANK_PID
@@ -34,8 +35,13 @@ def export(boot: Boot, *, agent: bool = False) -> Saved:
     }
     if agent and boot.serves_store:
         values |= {"TORCHELASTIC_USE_AGENT_STORE": True, "TORCHELASTIC_RESTART_COUNT": 0}
+    return set_all({name: str(value) for name, value in values.items()})
+
+
+def set_all(values: Mapping[str, str]) -> Saved:
+    """Set variables, and give what stood there before, for `restore`."""
     saved = {name: os.environ.get(name) for name in values}
-    os.environ.update({name: str(value) for name, value in values.items()})
+    os.environ.update(values)
     return saved
 
 

@@ -49,20 +49,8 @@ def check_equal(gathered: Sequence[Mapping[str, str]]) -> None:
     Raises:
         OptionError: The same on all ranks: a variable differs, the text says who has what; or nobody knows it.
     """
-    names = sorted({name for one in gathered for name in one})
-    for name in names:
-        holders: dict[str | None, list[int]] = {}
-        for rank, one in enumerate(gathered):
-            holders.setdefault(one.get(name), []).append(rank)
-        if len(holders) > 1:
-            raise OptionError(
-                f"read {name}, which must be equal on all ranks",
-                found="; ".join(f"{_value(value)} on {_ranks(ranks)}" for value, ranks in holders.items()),
-                remedy=f"export {name} on all hosts (mpirun -x {name}, mpiexec -genv, or srun --export=ALL)",
-                everywhere=True,
-            )
-
-    unknown = [name for name in names if name not in KNOWN]
+    refuse_differences(gathered, "export {name} on all hosts (mpirun -x {name}, mpiexec -genv, or srun --export=ALL)")
+    unknown = sorted({name for one in gathered for name in one} - KNOWN)
     if unknown:
         raise OptionError(
             f"read {', '.join(unknown)}",
@@ -70,6 +58,29 @@ def check_equal(gathered: Sequence[Mapping[str, str]]) -> None:
             remedy=f"unset it; there are {', '.join(sorted(KNOWN))}",
             everywhere=True,
         )
+
+
+def refuse_differences(gathered: Sequence[Mapping[str, str]], remedy: str) -> None:
+    """Compare variables of all ranks.
+
+    Args:
+        gathered: What each rank has.
+        remedy: What to do about one that differs, with ``{name}`` for its name.
+
+    Raises:
+        OptionError: The same on all ranks: one differs; the text says who has what.
+    """
+    for name in sorted({name for one in gathered for name in one}):
+        holders: dict[str | None, list[int]] = {}
+        for rank, one in enumerate(gathered):
+            holders.setdefault(one.get(name), []).append(rank)
+        if len(holders) > 1:
+            raise OptionError(
+                f"read {name}, which must be equal on all ranks",
+                found="; ".join(f"{_value(value)} on {_ranks(ranks)}" for value, ranks in holders.items()),
+                remedy=remedy.format(name=name),
+                everywhere=True,
+            )
 
 
 def port_asked(environ: Mapping[str, str]) -> int:

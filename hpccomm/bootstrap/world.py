@@ -20,12 +20,14 @@ from hpccomm.bootstrap.assembly import Assembly
 from hpccomm.bootstrap.boot import boot, enter
 from hpccomm.bootstrap.connect import Boot
 from hpccomm.bootstrap.groups import make_groups
+from hpccomm.bootstrap.libraries import agreed_settings, notes
 from hpccomm.bootstrap.renewal import renew
 from hpccomm.bootstrap.shrinking import shrink
 from hpccomm.bootstrap.vigil import vigil
 from hpccomm.errors import HpccommError, OptionError, WorldError
 from hpccomm.exchange import Exchange
 from hpccomm.expression import Expression
+from hpccomm.library_options import GlooOptions, NcclOptions
 from hpccomm.topology import Topology
 from hpccomm.watch.flight import flight
 from hpccomm.watch.patrol import say
@@ -34,7 +36,13 @@ T = TypeVar("T")
 
 
 def init(
-    backend: str | Expression | None = None, *, timeout_s: float = 120.0, port: int = 0, on_lost_rank: str = "abort"
+    backend: str | Expression | None = None,
+    *,
+    timeout_s: float = 120.0,
+    port: int = 0,
+    on_lost_rank: str = "abort",
+    nccl: NcclOptions | None = None,
+    gloo: GlooOptions | None = None,
 ) -> World:
     """Connect this process with the others of its job and make torch's process groups; collective.
 
@@ -49,6 +57,8 @@ def init(
             them, ``shrink`` lets them go on by `World.shrink`. That needs Open MPI's ``mpirun --with-ft ulfm`` and
             MPI not started before; elsewhere it is refused. An exception that nothing catches ends all ranks in any
             case, and so does the loss of a whole host.
+        nccl: NCCL's settings while the world stands, on all ranks alike; what NCCL has read before keeps its value.
+        gloo: Those of torch's own Gloo groups likewise.
 
     Returns:
         The world; a context manager that closes it.
@@ -74,10 +84,11 @@ def init(
     booted = boot(os.environ, timeout_s=timeout_s, port=port, survives=on_lost_rank == "shrink")
     try:
         expression = agreed(booted.exchange, lambda: plugin.default() if backend is None else backend)
+        settings = agreed_settings(booted.exchange, [options for options in (nccl, gloo) if options is not None])
     except HpccommError:
         booted.close()
         raise
-    return World(booted, expression)
+    return World(booted, expression, settings)
 
 
 class World:
@@ -89,8 +100,8 @@ class World:
         backend: The expression of the backend of `group`, with `auto` resolved.
     """
 
-    def __init__(self, booted: Boot, expression: Expression) -> None:
-        self._asked = expression
+    def __init__(self, booted: Boot, expression: Expression, settings: dict[str, str]) -> None:
+        self._asked, self._settings, self._settings_notes = expression, settings, notes(settings)
         self._closed = False
         self._environment: environment.Saved = {}
         self._losses: list[str] = []
@@ -109,7 +120,7 @@ class World:
         self._assembly = Assembly(booted.communicator, booted.timeout_s) if booted.survives else None
         self.topology: Topology = booted.topology
         plugin.make_groups_from(booted, self._asked)
-        self._environment = environment.export(booted)
+        self._environment = environment.export(booted) | environment.set_all(self._settings)
         self._groups = make_groups(booted, self._asked)
         runner = self._groups.all_ranks._runner  # type: ignore[attr-defined]
         self.backend = str(runner.expression)
@@ -165,7 +176,8 @@ class World:
 
     def _all_notes(self) -> list[str]:
         shared = self._boot.binding.note if self._boot.binding is not None else ""
-        return [*self._boot.launch.notes, *self.topology.notes, *self._notes, *([shared] if shared else [])]
+        said = (*self._boot.launch.notes, *self.topology.notes, *self._notes, *self._settings_notes, shared)
+        return [note for note in said if note]
 
     def __enter__(self) -> World:
         return self
