@@ -65,6 +65,7 @@ class Backend(ABC):
         max_count: The most elements of a reduction, or bytes of a movement, in one call; the front door chunks.
         expression: The backend as text, set by whoever builds it.
         checks: Whether the ranks compare what they call before every collective.
+        is_urgent: Whether its work on a GPU goes before that of others.
         overlaps: Whether several all-reduces may be under way at once, begun in one order on all ranks.
         notes: What its users should know of how it is built, such as a slower way that had to be taken.
         fell_back: Each change from one backend to another so far.
@@ -74,6 +75,7 @@ class Backend(ABC):
     max_count: int = MAX_COUNT
     expression: str = ""
     checks: bool = False
+    is_urgent: bool = False
     overlaps: bool = False
     notes: Sequence[str] = ()
     fell_back: Sequence[str] = ()

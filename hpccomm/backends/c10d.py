@@ -11,6 +11,7 @@ from torch._C import _distributed_c10d as _c10d
 from torch._C._distributed_c10d import (
     AllgatherOptions,
     AllreduceOptions,
+    AllToAllOptions,
     BarrierOptions,
     BroadcastOptions,
     GatherOptions,
@@ -32,8 +33,10 @@ Op: TypeAlias = ReduceOp.RedOpType
 # Classes whose stubs lack most of what they have.
 Backend: Any = getattr(_c10d, "Backend", object)
 ProcessGroupGloo: Any = getattr(_c10d, "ProcessGroupGloo", None)
+ProcessGroupNCCL: Any = getattr(_c10d, "ProcessGroupNCCL", None)
 
 __all__ = [
+    "AllToAllOptions",
     "AllgatherOptions",
     "AllreduceOptions",
     "Backend",
@@ -46,6 +49,7 @@ __all__ = [
     "PrefixStore",
     "ProcessGroup",
     "ProcessGroupGloo",
+    "ProcessGroupNCCL",
     "ReduceOp",
     "ReduceOptions",
     "ReduceScatterOptions",

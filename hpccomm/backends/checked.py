@@ -37,10 +37,10 @@ def compared(backend: Backend, description: str, operation: Operation) -> Operat
     Raises:
         MismatchError: The same on all ranks, before anything of the collective is sent.
     """
-    mine = torch.zeros(_BYTES, dtype=torch.uint8)
     data = description.encode(errors="replace")[:_BYTES]
-    mine[: len(data)] = torch.tensor(list(data), dtype=torch.uint8)
-    everyone = torch.empty(backend.size * _BYTES, dtype=torch.uint8)
+    device = "cpu" if "cpu" in backend.support.devices else backend.context.device
+    mine = torch.tensor(list(data.ljust(_BYTES, b"\0")), dtype=torch.uint8, device=device)
+    everyone = mine.new_empty(backend.size * _BYTES)
     yield from backend.all_gather(everyone, mine)
     if not everyone.view(backend.size, _BYTES).eq(mine).all():
         rows = everyone.view(backend.size, _BYTES).tolist()

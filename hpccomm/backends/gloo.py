@@ -28,6 +28,7 @@ from hpccomm.backends.c10d import (
 from hpccomm.backends.context import Context
 from hpccomm.backends.layout import as_bytes
 from hpccomm.backends.support import ARITHMETIC, BITWISE, HALVES, Support
+from hpccomm.backends.uneven import gather_padded, reduce_whole
 from hpccomm.errors import BackendError, OptionError
 
 _OF_GLOO = timedelta(days=7)
@@ -85,27 +86,18 @@ class GlooBackend(Backend):
     ) -> Operation:
         """Reduce everything and keep the own block, as Gloo's own reduce-scatter does (only inside `wait`)."""
         counts = counts if counts is not None else [output.numel()] * self.size
-        whole = source.clone().view(-1)
-        yield from self.all_reduce(whole, op)
-        starts = offsets(counts)
-        output.view(-1).copy_(whole[starts[self.rank] : starts[self.rank + 1]])
+        start = offsets(counts)[self.rank]
+        return reduce_whole(lambda whole: self.all_reduce(whole, op), output, source, start)
 
     def all_gather(self, output: torch.Tensor, source: torch.Tensor, counts: Sequence[int] | None = None) -> Operation:
         """Call Gloo's allgather; unequal shares travel padded to the largest."""
         if counts is None:
-            yield from self._gather_equal(as_bytes(output), as_bytes(source))
-            return
-        longest = max(counts)
-        padded = source.new_zeros(longest)
-        padded[: source.numel()] = source.view(-1)
-        rows = source.new_empty((self.size, longest))
-        yield from self._gather_equal(as_bytes(rows), as_bytes(padded))
-        starts, flat = offsets(counts), output.view(-1)
-        for rank, count in enumerate(counts):
-            flat[starts[rank] : starts[rank + 1]] = rows[rank, :count]
+            return self._gather_equal(output, source)
+        return gather_padded(self._gather_equal, output, source, counts)
 
     def _gather_equal(self, output: torch.Tensor, source: torch.Tensor) -> Operation:
-        yield from self._complete(self._group._allgather_base(output, source, AllgatherOptions()))
+        work = self._group._allgather_base(as_bytes(output), as_bytes(source), AllgatherOptions())
+        yield from self._complete(work)
 
     def reduce(self, buffer: torch.Tensor, op: Op, root: int) -> Operation:
         """Call Gloo's reduce."""

@@ -18,9 +18,11 @@ from hpccomm.backends.alongside import Begun, alongside
 from hpccomm.backends.base import Backend, Operation, offsets, uneven
 from hpccomm.backends.c10d import Op, ReduceOp
 from hpccomm.backends.context import Context
+from hpccomm.backends.device import Device, device_of
 from hpccomm.backends.layout import pieces
 from hpccomm.backends.rails import Rails
 from hpccomm.backends.registry import build
+from hpccomm.backends.staged import staged
 from hpccomm.backends.support import HALVES
 from hpccomm.backends.wire import DTYPES, all_reduce_narrow
 from hpccomm.errors import OptionError
@@ -60,11 +62,18 @@ class HierarchicalBackend(Backend):
         if self._local < self._carriers and topology.num_nodes > 1:
             rail = sorted(topology.inter_node, key=topology.nodes.__getitem__)
             self._rail = build(inter, context.split(rail, f"rail{self._local}"))
+        self._meet_on_device(device_of(context.device))
         self.support = self._intra.support.joined(self._peers.support).without(HALVES)
         self.max_count = min(self._intra.max_count, self._peers.max_count)
         self.notes = [*self._intra.notes, *self._peers.notes]
         self._wire = _wire_asked(wire)
         self._most_crossing = _MOST_CROSSING if self._peers.overlaps and self._wire is None else 1
+
+    def _meet_on_device(self, device: Device | None) -> None:
+        """Stage the level of host memory where the other one is a GPU's."""
+        if "cuda" in self._intra.support.devices | self._peers.support.devices:
+            self._intra, self._peers = staged(self._intra, device), staged(self._peers, device)
+            self._rail = None if self._rail is None else staged(self._rail, device)
 
     def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
         """Reduce-scatter inside the node, all-reduce on the rails, all-gather inside the node, a piece after the other.

@@ -178,10 +178,16 @@ class MovementDoor:
         self._check_device(tensor)
         self._check_rank("dest", dest)
         _check_tag(tag)
+        if is_dense(tensor) and self._fits(tensor):  # also one of no elements, since a receiver may ask who sent it
+            return self.backend.send(tensor.detach() if tensor.requires_grad else tensor, dest, tag)
+        return self._send_staged(tensor, dest, tag)
+
+    def _send_staged(self, tensor: torch.Tensor, dest: int, tag: int) -> Operation:
         buffer = dense(tensor)
-        if self._fits(buffer):  # also one of no elements, since a receiver may ask who sent it
-            return self.backend.send(buffer, dest, tag)
-        return self._posted(self.backend.send, buffer, dest, tag)
+        if self._fits(buffer):
+            yield from self.backend.send(buffer, dest, tag)
+        else:
+            yield from self._posted(self.backend.send, buffer, dest, tag)
 
     def recv(self, tensor: torch.Tensor, source: int, tag: int) -> Operation:
         """Receive into a tensor of the size that rank `source` sends."""

@@ -1,14 +1,20 @@
-"""Leaf `mpi4py`: the MPI library's own collectives on host memory.
+"""Leaf `mpi4py`: the MPI library's own collectives on host memory, and on a GPU's where the library takes that.
 
 Collectives wait for all ranks by a polled barrier and then make the library's blocking call ("arrive, then run"): the
 library's blocking reductions are faster than its non-blocking ones, and a rank that never arrives is noticed. Small
 all-reduces and movements with one source (broadcast, send, recv) are non-blocking and polled throughout. MPI is
 imported only when the backend is built, since importing mpi4py.MPI may start MPI.
+
+MPI knows no streams: before it sees an address of a GPU's memory, to read or to write, all work of the stream that the
+operation is stepped in has ended. Non-blocking reductions are not asked of such memory, as libraries with support for
+it lack it there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,7 +22,9 @@ import torch
 from hpccomm.backends.base import Backend, LibraryCall, Operation, offsets
 from hpccomm.backends.c10d import Op, ReduceOp
 from hpccomm.backends.context import Context
+from hpccomm.backends.device import Device
 from hpccomm.backends.support import ARITHMETIC, BITWISE, INTEGERS, Support
+from hpccomm.backends.turns import Turns
 from hpccomm.errors import BackendError
 
 if TYPE_CHECKING:
@@ -65,6 +73,10 @@ class MpiBackend(Backend):
     """MPI's collectives over the group's own communicator.
 
     16-bit and 8-bit floats are reduced in float32 and rounded once: MPI has no portable type for them.
+
+    Args:
+        context: The group.
+        device: The GPU whose memory the library takes; None for none.
     """
 
     support = Support(
@@ -74,8 +86,11 @@ class MpiBackend(Backend):
         deadline="arrival of all ranks is polled; inside the library's call it is not held",
     )
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, device: Device | None = None) -> None:
         super().__init__(context)
+        self._device, self._turns = device, Turns()
+        if device is not None:
+            self.support = replace(self.support, devices=frozenset({"cpu", "cuda"}))
         if context.communicator is None:
             raise BackendError(
                 "build backend mpi4py",
@@ -100,7 +115,7 @@ class MpiBackend(Backend):
         """Call MPI_Allreduce in place, or for small buffers MPI_Iallreduce and poll."""
         (kind, width), count = self._types[buffer.dtype], buffer.numel()
         data = [self._at(buffer.data_ptr(), count * width), count, kind]
-        if count * width <= _POLLED_BYTES:
+        if count * width <= _POLLED_BYTES and not self._is_far(buffer):
             request = self._comm.Iallreduce(self._in_place, data, self._ops[op])
             if not request.Test():
                 yield from self._complete(request, "all ranks to arrive", buffer)
@@ -109,6 +124,8 @@ class MpiBackend(Backend):
 
     def broadcast(self, buffer: torch.Tensor, root: int) -> Operation:
         """Call MPI_Ibcast and poll."""
+        if self._device is not None:
+            yield from self._settled(buffer)
         yield from self._complete(self._comm.Ibcast(self._bytes(buffer), root), f"rank {root}", buffer)
 
     def reduce_scatter(
@@ -136,20 +153,27 @@ class MpiBackend(Backend):
             yield from self._collective("Allgatherv", (send, receive), source, output)
 
     def reduce(self, buffer: torch.Tensor, op: Op, root: int) -> Operation:
-        """Call MPI_Ireduce and poll."""
+        """Call MPI_Ireduce and poll; on a GPU's memory arrive and call MPI_Reduce."""
         send, receive = (self._in_place, self._typed(buffer)) if root == self.rank else (self._typed(buffer), None)
+        if self._is_far(buffer):
+            yield from self._collective("Reduce", (send, receive, self._ops[op], root), buffer)
+            return
         yield from self._complete(self._comm.Ireduce(send, receive, self._ops[op], root), "the other ranks", buffer)
 
     def gather(self, output: torch.Tensor | None, source: torch.Tensor, root: int) -> Operation:
         """Call MPI_Igather and poll."""
         into = None if output is None else [self._memory(output), self._byte]
         memory = [tensor for tensor in (source, output) if tensor is not None]
+        if self._device is not None:
+            yield from self._settled(source)
         yield from self._complete(self._comm.Igather(self._bytes(source), into, root), "the other ranks", *memory)
 
     def scatter(self, output: torch.Tensor, source: torch.Tensor | None, root: int) -> Operation:
         """Call MPI_Iscatter and poll."""
         out = None if source is None else [self._memory(source), self._byte]
         memory = [tensor for tensor in (output, source) if tensor is not None]
+        if self._device is not None:
+            yield from self._settled(output)
         yield from self._complete(self._comm.Iscatter(out, self._bytes(output), root), f"rank {root}", *memory)
 
     def barrier(self) -> Operation:
@@ -158,15 +182,26 @@ class MpiBackend(Backend):
 
     def send(self, buffer: torch.Tensor, dest: int, tag: int) -> Operation:
         """Call MPI_Isend and poll."""
+        if self._is_far(buffer):
+            return self._turns.take(("send", dest), self._settled(buffer), lambda: self._send(buffer, dest, tag))
+        return self._send(buffer, dest, tag)
+
+    def _send(self, buffer: torch.Tensor, dest: int, tag: int) -> Operation:
         yield from self._complete(self._comm.Isend(self._bytes(buffer), dest, tag), f"rank {dest}", buffer)
 
     def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
         """Call MPI_Irecv and poll."""
-        return self._receive(buffer, source, tag, [])
+        return self._recv(buffer, source, tag, [])
 
     def recv_any(self, buffer: torch.Tensor, tag: int, found: list[int]) -> Operation:
         """Call MPI_Irecv with MPI_ANY_SOURCE and poll."""
-        return self._receive(buffer, self._any_source, tag, found)
+        return self._recv(buffer, self._any_source, tag, found)
+
+    def _recv(self, buffer: torch.Tensor, source: int, tag: int, found: list[int]) -> Operation:
+        if self._is_far(buffer):
+            receive = partial(self._receive, buffer, source, tag, found)
+            return self._turns.take("recv", self._settled(buffer), receive)
+        return self._receive(buffer, source, tag, found)
 
     def _receive(self, buffer: torch.Tensor, source: int, tag: int, found: list[int]) -> Operation:
         request, status = self._comm.Irecv(self._bytes(buffer), source, tag), self._new_status()
@@ -189,16 +224,43 @@ class MpiBackend(Backend):
 
     def _collective(self, name: str, arguments: tuple[Any, ...], *memory: torch.Tensor) -> Operation:
         """Arrive, then make the library's blocking call; where threads must not call at once, poll throughout."""
+        if self._device is not None:
+            yield from self._settled(memory[0])
         if self._may_block:
             yield from self._arrival()
             try:
-                yield LibraryCall(lambda _: getattr(self._comm, name)(*arguments), f"MPI_{name}")
+                yield LibraryCall(self._call_of(name, arguments, memory[0]), f"MPI_{name}")
             except GeneratorExit:  # the call may go on
                 _ABANDONED.append((self._comm, None, memory))
                 raise
         else:
             request = getattr(self._comm, f"I{name.lower()}")(*arguments)
             yield from self._complete(request, "all ranks to arrive", *memory)
+
+    def _call_of(self, name: str, arguments: tuple[Any, ...], memory: torch.Tensor) -> Callable[[float], object]:
+        """Give what makes a call, in whatever thread; there the GPU must be the current one."""
+        method, device = getattr(self._comm, name), self._device
+        if device is None or not device.owns(memory):
+            return lambda _: method(*arguments)
+        stream = device.current()
+
+        def call(_: float) -> None:
+            with device.on(stream):
+                method(*arguments)
+
+        return call
+
+    def _is_far(self, tensor: torch.Tensor) -> bool:
+        """Tell whether a tensor is in a GPU's memory."""
+        return self._device is not None and self._device.owns(tensor)
+
+    def _settled(self, tensor: torch.Tensor) -> Operation:
+        """Wait until a GPU has come past all work that may still touch a tensor's memory."""
+        device = self._device
+        if device is not None and device.owns(tensor):
+            event = device.record(device.current())
+            while not event.query():
+                yield "the GPU"
 
     def _arrival(self) -> Operation:
         request = self._comm.Ibarrier()

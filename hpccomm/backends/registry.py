@@ -29,6 +29,7 @@ _TABLE: dict[str, str | Builder] = {
     "gloo": "hpccomm.backends.gloo:GlooBackend",
     "hierarchical": "hpccomm.backends.hierarchical:HierarchicalBackend",
     "mpi4py": "hpccomm.backends.strict:build_mpi",
+    "nccl": "hpccomm.backends.nccl:NcclBackend",
     "shm": "hpccomm.backends.shm:ShmBackend",
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 from weakref import WeakSet
 
 import torch
@@ -19,8 +19,9 @@ from hpccomm.backends.checked import compared
 from hpccomm.backends.door import FrontDoor
 from hpccomm.backends.drive import GroupDeadError, OverdueError, begin_waiting, drive, try_ahead
 from hpccomm.backends.engine import Line, engine
+from hpccomm.backends.lane import Carried, Lane, LaneDoor, combined
 from hpccomm.backends.task import Task
-from hpccomm.backends.work import DoneWork, PendingWork
+from hpccomm.backends.work import DoneWork, PendingWork, StreamWork
 from hpccomm.errors import (
     BackendError,
     DeadGroupError,
@@ -37,6 +38,8 @@ from hpccomm.watch.flight import P2P, Entry, GroupLog
 _SAME_COUNT = frozenset({"all_reduce", "broadcast", "reduce", "all_gather", "scatter"})
 """Collectives of which every rank must state the same number of elements."""
 
+AnyWork = DoneWork | PendingWork | StreamWork
+
 Blame = Callable[[GroupLog, Entry], str]
 """Finds out who holds an operation up, in words; nothing where that is not known."""
 
@@ -51,6 +54,7 @@ class Runner:
         blame: Finds out who holds an operation up.
         on_death: Called once when the group dies, with its record and whether all ranks know it by themselves.
         lost: Says which ranks have died, where the job goes on without them, given an error that may come of it.
+        lane: The group's way to this rank's GPU, where it has one.
 
     Attributes:
         timeout_s: The deadline of operations that give none, in seconds.
@@ -65,9 +69,10 @@ class Runner:
         blame: Blame = lambda log, entry: "",
         on_death: Callable[[GroupLog, bool], Any] = lambda log, everywhere: None,
         lost: Callable[[Exception | None], str] = lambda error: "",
+        lane: Lane | None = None,
     ) -> None:
-        self.backend = backend
-        self.door = FrontDoor(backend)
+        self.backend, self._lane = backend, lane
+        self.door = self._door_of(backend)
         self.expression = backend.expression
         self.log, self.asked = log, asked
         self.timeout_s = backend.context.timeout_s
@@ -77,13 +82,19 @@ class Runner:
         self._closed = False
         self._done = DoneWork()
 
-    def run(self, what: str, operation: Operation, tensors: Sequence[Any], options: Any) -> DoneWork | PendingWork:
+    def _door_of(self, backend: Backend) -> FrontDoor:
+        door = FrontDoor(backend)
+        return door if self._lane is None else cast(FrontDoor, LaneDoor(door, self._lane))
+
+    def run(self, what: str, operation: Operation, tensors: Sequence[Any], options: Any) -> AnyWork:
         """Run a collective, or begin it where the caller does not wait for it."""
         log, line = self.log, self._line
         log.started = sequence = log.started + 1
+        is_async = options is None or getattr(options, "asyncOp", True) is not False
+        if type(operation) is Carried:
+            return self._run_carried(what, operation, tensors, options, is_async)
         if self.backend.checks:
             operation = compared(self.backend, _description(what, tensors, options), operation)
-        is_async = options is None or getattr(options, "asyncOp", True) is not False
         if is_async or log.why_dead is not None or line.tasks or not line.turn.acquire(False):
             return self._begin(log.begin(what, *_shape(tensors)), operation, tensors, options, is_async)
         try:
@@ -100,6 +111,20 @@ class Runner:
             line.turn.release()
         return self._done
 
+    def _run_carried(
+        self, what: str, operation: Carried, tensors: Sequence[Any], options: Any, is_async: bool
+    ) -> DoneWork | StreamWork:
+        """Run a collective on a GPU's tensors; the host goes on when its work is queued."""
+        if self.backend.checks:
+            text = _description(what, tensors, options)
+            operation = operation.inside(lambda inner: compared(self.backend, text, inner))
+        entry = self.log.begin(what, *_shape(tensors))
+        work = StreamWork(self._begin(entry, operation, tensors, options, is_async), operation, tensors)
+        if is_async:
+            return work
+        operation.let_wait()
+        return self._done
+
     def _finish(self, entry: Entry, operation: Operation, waits: str | LibraryCall, options: Any) -> None:
         """Step a collective to its end in this thread."""
         self.log.current = entry
@@ -107,11 +132,9 @@ class Runner:
         drive(operation, waits, entry, self.log, crowded=engine.crowded)
         entry.end("done")
 
-    def run_all(
-        self, what: str, operations: Iterable[Operation], tensors: Sequence[Any], options: Any
-    ) -> DoneWork | PendingWork:
+    def run_all(self, what: str, operations: Iterable[Operation], tensors: Sequence[Any], options: Any) -> AnyWork:
         """Run several collectives, one after the other, under one deadline."""
-        return self.run(what, _chained(operations), tensors, options)
+        return self.run(what, combined(operations, _chained), tensors, options)
 
     def post(
         self,
@@ -122,7 +145,7 @@ class Runner:
         tag: int,
         *,
         found: Sequence[int] = (),
-    ) -> PendingWork:
+    ) -> PendingWork | StreamWork:
         """Begin a point-to-point operation and give the work that ends it.
 
         Args:
@@ -142,7 +165,8 @@ class Runner:
             engine.post(task)
         elif task.error is not None:
             raise task.error
-        return PendingWork(task, sources=found if peer < 0 else [peer])
+        work = PendingWork(task, sources=found if peer < 0 else [peer])
+        return StreamWork(work, operation, tensors) if type(operation) is Carried else work
 
     def end(self, why: str, entry: Entry | None = None, *, overdue: bool = False, everywhere: bool = False) -> None:
         """Refuse all operations from one on, for a reason, and let the other ranks know, unless it is theirs too."""
@@ -155,7 +179,7 @@ class Runner:
         """Go on with another backend, under the group's next generation, after `stop`."""
         self.backend.context.health.broken = True
         self.backend.close()
-        self.backend, self.door = backend, FrontDoor(backend)
+        self.backend, self.door = backend, self._door_of(backend)
         self.log.renew()
 
     def stop(self, why: str) -> None:

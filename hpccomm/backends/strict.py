@@ -6,11 +6,14 @@ wait but the end of the process. Schedules over its send and recv are polled fro
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 from hpccomm.algorithms import ALGORITHMS
 from hpccomm.backends.base import Backend
 from hpccomm.backends.context import Context
+from hpccomm.backends.cuda_aware import Verdict, agreed
+from hpccomm.backends.device import device_of
 from hpccomm.backends.mpi import MpiBackend
 from hpccomm.backends.scheduled import ScheduledBackend
 from hpccomm.errors import OptionError
@@ -27,7 +30,20 @@ def build_mpi(context: Context, *, deadline: str = "arrival") -> Backend:
         deadline: ``arrival`` for the library's collectives, ``strict`` for polled schedules alone.
     """
     check_deadline("mpi4py", deadline)
-    return MpiBackend(context) if deadline == "arrival" else ScheduledBackend(context, parse("mpi4py"), ALGORITHM)
+    if deadline == "strict":
+        return ScheduledBackend(context, parse("mpi4py"), ALGORITHM)
+    device = device_of(context.device) if context.communicator is not None else None
+    if device is None:
+        return MpiBackend(context)
+    from mpi4py import MPI
+
+    if MPI.Query_thread() != MPI.THREAD_MULTIPLE:
+        found = Verdict("no", "MPI takes no calls from several threads, and non-blocking ones are not asked of it")
+    else:
+        found = agreed(context, MPI.Get_library_version().splitlines()[0], os.environ)
+    backend = MpiBackend(context, device if found.answer == "yes" else None)
+    backend.notes = [f"MPI takes a GPU's memory itself: {found}"]
+    return backend
 
 
 def check_deadline(name: str, deadline: str) -> None:

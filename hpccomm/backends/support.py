@@ -64,6 +64,8 @@ _BOOL_OPS: Mapping[Op, Op] = {
     ReduceOp.MIN: ReduceOp.BAND,
     **{op: op for op in BITWISE},
 }
+# What does the same to numbers that are 0 or 1.
+_OF_BITS: Mapping[Op, Op] = {ReduceOp.BOR: ReduceOp.MAX, ReduceOp.BAND: ReduceOp.MIN}
 _SUMMED = frozenset({ReduceOp.AVG, ReduceOp.PREMUL_SUM})
 
 
@@ -159,6 +161,8 @@ def plan(support: Support, op: Op, dtype: torch.dtype, *, name: str) -> Plan:
     if asked is None or not _has_meaning(asked, dtype):
         raise _refusal(support, op, dtype, name)
     primitive = ReduceOp.SUM if asked in _SUMMED else asked
+    if dtype == torch.bool and primitive not in support.reductions.get(seen_as, frozenset()):
+        primitive = asked = _OF_BITS.get(asked, asked)
     for carry in _carriers(seen_as, asked):
         if primitive in support.reductions.get(carry, frozenset()):
             same_width = (carry, dtype) == (torch.int64, torch.uint64)

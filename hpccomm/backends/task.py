@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ import torch
 from hpccomm.backends.base import LibraryCall, Operation
 from hpccomm.backends.calls import Call, call_threads
 from hpccomm.backends.drive import GroupDeadError, OverdueError, begin_waiting, drive, give_up_if_due, try_ahead
+from hpccomm.backends.lane import Carried
 from hpccomm.watch.flight import P2P, Entry, GroupLog
 
 
@@ -51,6 +52,7 @@ class Task:
         self.timeout_s = timeout_s
         self.error: Exception | None = None
         self._operation, self._name_error = operation, name_error
+        self._carried = operation if type(operation) is Carried else None
         self._waits: str | LibraryCall | None = None
         self._call: Call | None = None
         self._begun = False
@@ -107,7 +109,7 @@ class Task:
 
     def future(self) -> torch.futures.Future[Any]:
         """Give a future of the tensors that is completed when it ends, with an exception where it fails."""
-        base: torch.futures.Future[Any] = torch.futures.Future()
+        base: torch.futures.Future[Any] = self._carried.device.future() if self._carried else torch.futures.Future()
         future = base.then(self._outcome)  # a callback that raises; an exception set from Python crashes DDP
         self._futures.append(base)
         if self.ended:
@@ -156,13 +158,18 @@ class Task:
 
     def _end(self, error: Exception | None) -> None:
         self.error = error
-        self.entry.end("failed" if error else "done")
+        if self._carried is not None and error is None:
+            self.log.watch(self.entry, self._carried.done.query)
+        else:
+            self.entry.end("failed" if error else "done")
         self.log.forget(self.entry)
         self._ended.set()
         self._complete_futures()
 
     def _complete_futures(self) -> None:
-        with suppress(IndexError):  # two threads may come here at once
+        carried = self._carried
+        around = carried.device.on(carried.stream) if carried is not None else nullcontext()
+        with around, suppress(IndexError):  # two threads may come here at once
             while True:
                 self._futures.pop().set_result(self.tensors)
 

@@ -1,4 +1,4 @@
-"""What torch gets back for an operation: a Work that is done, or one that the engine steps."""
+"""What torch gets back for an operation: a Work that is done, one that the engine steps, or one on a GPU's streams."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 
 from hpccomm.backends.c10d import Work
 from hpccomm.backends.engine import Line, engine
+from hpccomm.backends.lane import Carried
 from hpccomm.backends.task import Task
 
 
@@ -37,9 +38,9 @@ class DoneWork(Work):
         """Tell that it succeeded."""
         return True
 
-    def exception(self) -> None:
+    def exception(self) -> Exception | None:
         """Give no exception."""
-        return
+        return None
 
     def synchronize(self) -> None:
         """Return at once."""
@@ -118,3 +119,66 @@ class PendingWork(Work):
         if not engine.threaded:
             engine.wait(self._task, self._line)
         return self._task.future()
+
+
+class StreamWork(Work):
+    """An operation whose work is queued on a GPU, as soon as its part on the host has ended.
+
+    Args:
+        work: Its part on the host.
+        operation: The operation.
+        tensors: Its results.
+    """
+
+    def __init__(self, work: DoneWork | PendingWork, operation: Carried, tensors: Sequence[Any]) -> None:
+        super().__init__()
+        self._work, self._operation, self._tensors = work, operation, list(tensors)
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Wait for the part on the host, and have the caller's stream wait for that on the GPU.
+
+        Args:
+            timeout: A new deadline for the part on the host, from now on.
+
+        Raises:
+            DeadlineError: That did not end in time.
+        """
+        self._work.wait(timeout)
+        self._operation.let_wait()
+        return True
+
+    def is_completed(self) -> bool:
+        """Tell whether the operation has ended on the GPU, or failed."""
+        return self._work.is_completed() and (self.exception() is not None or self._operation.done.query())
+
+    def is_success(self) -> bool:
+        """Tell whether the operation has ended well on the GPU."""
+        return self.is_completed() and self.exception() is None
+
+    def exception(self) -> Exception | None:
+        """Give what the part on the host failed with, or None."""
+        return self._work.exception()
+
+    def synchronize(self) -> None:
+        """Have the caller's stream wait."""
+        self.wait()
+
+    def result(self) -> list[Any]:
+        """Give the operation's tensors."""
+        return self._tensors
+
+    def source_rank(self) -> int:
+        """Give the rank of the group that this operation receives from; -1 while it is not known."""
+        return self._work.source_rank() if isinstance(self._work, PendingWork) else -1
+
+    _source_rank = source_rank
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """Give a future of the tensors, whose waiters' streams wait for the GPU."""
+        if isinstance(self._work, PendingWork):
+            return self._work.get_future()
+        operation = self._operation
+        future = operation.device.future()
+        with operation.device.on(operation.stream):
+            future.set_result(self._tensors)
+        return future

@@ -19,9 +19,12 @@ from hpccomm.backends.bare import has_backend_class
 from hpccomm.backends.base import Backend
 from hpccomm.backends.c10d import Store
 from hpccomm.backends.context import Context
+from hpccomm.backends.device import device_of
+from hpccomm.backends.lane import Lane
 from hpccomm.backends.process_group import NAME, HpccommBackend, HpccommProcessGroup
 from hpccomm.backends.registry import build
 from hpccomm.backends.runner import Runner
+from hpccomm.backends.staged import staged
 from hpccomm.bootstrap.agreement import agreed
 from hpccomm.bootstrap.beside import GroupBeside
 from hpccomm.bootstrap.boot import Joined, boot
@@ -33,7 +36,7 @@ from hpccomm.exchange import together
 from hpccomm.expression import Expression
 from hpccomm.watch.flight import GroupLog, flight
 
-DEVICES = ("cpu",)
+DEVICES = ("cpu", "cuda") if torch.version.cuda else ("cpu",)
 
 
 @dataclass(frozen=True)
@@ -98,8 +101,18 @@ def create(options: Any, pg_options: object | None) -> HpccommProcessGroup | Hpc
     log = GroupLog(name, ranks, control.topology.rank, backend.expression)
     log.notes += [*backend.notes, *backend.fell_back]
     flight.add(log)
-    runner = Runner(backend, log, asked=expression, blame=vigil.blame, on_death=vigil.on_death, lost=vigil.lost)
+    lane = _lane(backend, booted)
+    watch: dict[str, Any] = {"blame": vigil.blame, "on_death": vigil.on_death, "lost": vigil.lost}
+    runner = Runner(backend, log, asked=expression, lane=lane, **watch)
     return _face(runner)
+
+
+def _lane(backend: Backend, booted: Boot) -> Lane | None:
+    """Give a group its way to this rank's GPU, where that serves it."""
+    device = device_of(booted.device)
+    if device is None or "cuda" not in backend.support.devices:
+        return None
+    return Lane(device, urgent=backend.is_urgent, takes_barriers="cpu" not in backend.support.devices)
 
 
 def _boot(options: Any) -> Boot:
@@ -147,7 +160,9 @@ def built(expression: Expression, control: Context) -> Backend:
     Raises:
         HpccommError: The same on all ranks.
     """
-    return together(control.exchange, lambda: build(expression, control.child("data")))
+    return together(
+        control.exchange, lambda: staged(build(expression, control.child("data")), device_of(control.device))
+    )
 
 
 def _as_checked(expression: Expression) -> Expression:
@@ -182,7 +197,7 @@ def default() -> str:
 
 def _face(runner: Runner) -> HpccommProcessGroup | HpccommBackend:
     if not _shares_group(sys._getframe(2).f_locals.get("backend_config")):
-        return HpccommProcessGroup(runner, DEVICES)
+        return HpccommProcessGroup(runner, sorted(runner.backend.support.devices))
     if not has_backend_class():
         raise BackendError(
             "make a group with one backend a device",

@@ -20,6 +20,7 @@ KNOWN = frozenset(
     for name in (
         "BACKEND",
         "CHECK",
+        "CUDA_AWARE",
         "FLIGHT_DIR",
         "INTERFACE",
         "MAX_COUNT",

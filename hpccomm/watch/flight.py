@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -40,7 +40,8 @@ class Entry:
         waiting_for: What it waits for, in the backend's words.
         since_s: When it began to wait, or None while it has not waited yet.
         deadline_s: When it is given up, or None while that is not known.
-        in_library: Whether it is inside a library's call that holds no deadline itself.
+        in_library: Whether it is inside a library's call that holds no deadline itself, or queued on a GPU.
+        is_past: Tells whether a GPU has come past it, where it is queued on one.
         peer: The rank of the group at the other end of a send or receive; -1 for none in particular.
     """
 
@@ -51,6 +52,7 @@ class Entry:
     since_s: float | None = None
     deadline_s: float | None = None
     in_library = False
+    is_past: Callable[[], bool] | None = None
     peer = -1
 
     def __init__(self, sequence: int, collective: str, count: int, dtype: Any) -> None:
@@ -125,6 +127,7 @@ class GroupLog:
         self.exchanged = 0
         self.current: Entry | None = None
         self.exchanges: set[Entry] = set()
+        self._on_device: deque[Entry] = deque()
         self.messages: Counter[tuple[str, int, int]] = Counter()
         self._counting = threading.Lock()
         self.given_up = 0
@@ -189,6 +192,18 @@ class GroupLog:
         if self.current is entry:
             self.current = None
 
+    def watch(self, entry: Entry, is_past: Callable[[], bool]) -> None:
+        """Note that all of an operation is queued on a GPU, and how to tell that this has come past it."""
+        entry.is_past, entry.in_library, entry.waiting_for = is_past, True, "the GPU"
+        self._on_device.append(entry)
+
+    def _still_on_device(self) -> list[Entry]:
+        """Give the operations that a GPU has not come past; it takes them in their order."""
+        queued = self._on_device
+        while queued and (is_past := queued[0].is_past) is not None and is_past():
+            queued.popleft().end("done")
+        return list(queued)
+
     def refuses(self, entry: Entry) -> bool:
         """Tell whether an operation has no chance any more, as the group is dead."""
         return self.why_dead is not None and (entry.collective in P2P or entry.sequence >= self.died_at)
@@ -198,6 +213,7 @@ class GroupLog:
         current, under_way = self.current, list(self.exchanges)
         if current is not None:
             under_way.append(current)
+        under_way += self._still_on_device()
         return [entry for entry in under_way if entry.since_s is not None and entry.ended_s is None]
 
     def as_data(self) -> dict[str, Any]:

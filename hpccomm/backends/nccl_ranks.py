@@ -1,0 +1,87 @@
+"""What NCCL needs of the ranks of a group before it is called: a GPU each, which no other rank has."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import torch
+
+from hpccomm.backends.context import Context
+from hpccomm.errors import BackendError
+from hpccomm.topology.binding import shared_devices
+from hpccomm.topology.grouping import listed
+
+SHARING = "NCCL_MULTI_RANK_GPU_ENABLE"
+SHARES_SINCE = (2, 30)  # before, NCCL takes no two ranks on one GPU, nor on two instances (MIG) of one
+
+
+@dataclass(frozen=True)
+class Card:
+    """A rank's GPU as NCCL tells GPUs apart, and why it cannot be used.
+
+    Attributes:
+        name: Its UUID, or before NCCL 2.30 its place on the bus.
+        fault: Why NCCL cannot run on this rank; nothing where it can.
+        may_share: Whether NCCL takes other ranks beside this one on it.
+    """
+
+    name: str
+    fault: str
+    may_share: bool
+
+
+def meet(context: Context, backend: str, fault: str = "") -> None:
+    """See that NCCL can run on all ranks of a group, which would otherwise wait for each other in it; collective.
+
+    Args:
+        context: The group.
+        backend: The backend's name, for the error.
+        fault: What is known already to stand in the way on this rank.
+
+    Raises:
+        BackendError: The same on all ranks.
+    """
+    cards = context.exchange.all_gather(_card(context.device, fault or why_not(context.device)))
+    hosts, hostnames = context.topology.hosts, context.topology.hostnames
+    for rank, card in enumerate(cards):
+        if card.fault:
+            raise BackendError(
+                f"build backend {backend}",
+                found=f"{card.fault} on {hostnames[hosts[rank]]} (rank {rank}); what runs here: {_others(context)}",
+                remedy="start one rank a GPU where there are some (Slurm: --gpus-per-node), or take another backend",
+                everywhere=True,
+            )
+    shared = shared_devices(hosts, [card.name for card in cards])
+    if shared and not all(card.may_share for card in cards):
+        raise BackendError(
+            f"build backend {backend}",
+            found=f"{shared}: NCCL takes one rank a GPU",
+            remedy=f"start as many ranks as GPUs, or set {SHARING}=1 (NCCL from {'.'.join(map(str, SHARES_SINCE))} on)",
+            everywhere=True,
+        )
+
+
+def why_not(device: torch.device) -> str:
+    """Say why NCCL cannot run in this process; nothing where it can."""
+    if torch.version.cuda is None:
+        return "torch is built without CUDA"
+    if device.type != "cuda":
+        return "torch sees no GPU"
+    return ""
+
+
+def _card(device: torch.device, fault: str) -> Card:
+    if fault:
+        return Card("", fault, may_share=False)
+    card = torch.cuda.get_device_properties(device)
+    version = torch.cuda.nccl.version()  # type: ignore[no-untyped-call]
+    if version >= SHARES_SINCE:
+        return Card(str(card.uuid), "", may_share=os.environ.get(SHARING) == "1")
+    place = f"{card.pci_domain_id:04x}:{card.pci_bus_id:02x}:{card.pci_device_id:02x}"  # type: ignore[attr-defined]
+    return Card(place, "", may_share=False)
+
+
+def _others(context: Context) -> str:
+    mpi = ["mpi4py"] if context.communicator is not None else []
+    return f"{listed([*mpi, 'gloo', *(['shm'] if context.topology.one_host else [])])}, on host memory"
