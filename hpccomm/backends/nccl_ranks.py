@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
 from hpccomm.backends.context import Context
 from hpccomm.errors import BackendError
+from hpccomm.topology import Topology
 from hpccomm.topology.binding import shared_devices
-from hpccomm.topology.grouping import listed
 
 SHARING = "NCCL_MULTI_RANK_GPU_ENABLE"
 SHARES_SINCE = (2, 30)  # before, NCCL takes no two ranks on one GPU, nor on two instances (MIG) of one
@@ -43,16 +44,30 @@ def meet(context: Context, backend: str, fault: str = "") -> None:
         BackendError: The same on all ranks.
     """
     cards = context.exchange.all_gather(_card(context.device, fault or why_not(context.device)))
-    hosts, hostnames = context.topology.hosts, context.topology.hostnames
+    mpi = ["mpi4py"] if context.communicator is not None else []
+    others = [*mpi, "gloo", *(["shm"] if context.topology.one_host else [])]
+    refuse(context.topology, cards, backend, others)
+
+
+def refuse(topology: Topology, cards: Sequence[Card], backend: str, others: Sequence[str]) -> None:
+    """Raise where NCCL cannot run on some rank, or some of them share a GPU and it would not have that.
+
+    Args:
+        topology: The ranks.
+        cards: The GPU of each rank.
+        backend: The backend's name, for the error.
+        others: Backends that run here.
+    """
     for rank, card in enumerate(cards):
         if card.fault:
+            host = topology.hostnames[topology.hosts[rank]]
             raise BackendError(
                 f"build backend {backend}",
-                found=f"{card.fault} on {hostnames[hosts[rank]]} (rank {rank}); what runs here: {_others(context)}",
+                found=f"{card.fault} on {host} (rank {rank}); what runs here, on host memory: {', '.join(others)}",
                 remedy="start one rank a GPU where there are some (Slurm: --gpus-per-node), or take another backend",
                 everywhere=True,
             )
-    shared = shared_devices(hosts, [card.name for card in cards])
+    shared = shared_devices(topology.hosts, [card.name for card in cards])
     if shared and not all(card.may_share for card in cards):
         raise BackendError(
             f"build backend {backend}",
@@ -80,8 +95,3 @@ def _card(device: torch.device, fault: str) -> Card:
         return Card(str(card.uuid), "", may_share=os.environ.get(SHARING) == "1")
     place = f"{card.pci_domain_id:04x}:{card.pci_bus_id:02x}:{card.pci_device_id:02x}"  # type: ignore[attr-defined]
     return Card(place, "", may_share=False)
-
-
-def _others(context: Context) -> str:
-    mpi = ["mpi4py"] if context.communicator is not None else []
-    return f"{listed([*mpi, 'gloo', *(['shm'] if context.topology.one_host else [])])}, on host memory"

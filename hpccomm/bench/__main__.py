@@ -35,14 +35,13 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         with redirect_stdout(sys.stdout if speaks else io.StringIO()):
             options = parse(argv)
-        screen = _screen(options, launch)
         if len(options.compare) == 2:
-            return _compare(options, screen)
+            return _compare(options, _screen(options, launch))
         if options.sources:
-            return _report(options, screen)
+            return _report(options, _screen(options, launch))
     except OptionError as error:
         return _refuse(error, speaks)
-    return _run(options, launch, screen, shlex.join(("python", "-m", "hpccomm.bench", *argv)))
+    return run(options, launch, command_line=shlex.join(("python", "-m", "hpccomm.bench", *argv)))
 
 
 def _refuse(error: OptionError, speaks: bool) -> int:
@@ -82,12 +81,17 @@ def _report(options: Options, screen: Screen) -> int:
     return 0
 
 
-def _run(options: Options, launch: Launch, screen: Screen, command_line: str) -> int:
+def run(options: Options, launch: Launch, *, command_line: str) -> int:
+    """Measure, and give the exit status; collective."""
+    screen = _screen(options, launch)
     interrupt.watch(screen)
     screen.progress.show(f"starting {count(launch.size or 1, 'rank')} ...")
-    from hpccomm.bench.session import run
+    from hpccomm.bench import session, sweep
 
-    status = run(options, launch, screen, command_line=command_line)
+    if options.sweep:
+        status = sweep.run(options, launch, screen)
+    else:
+        status = session.run(options, launch, screen, command_line=command_line)
     screen.progress.clear()
     return status
 

@@ -18,7 +18,9 @@ from hpccomm.bench import suites
 from hpccomm.bench.collectives import COLLECTIVES, IN, OUT
 from hpccomm.bench.definitions import EXPLANATION
 from hpccomm.bench.options import DTYPES, OPS, Options
+from hpccomm.bench.settings import settings
 from hpccomm.errors import ExpressionError, OptionError
+from hpccomm.library_options import NcclOptions
 from hpccomm.units import parse_bytes
 
 _ALL = "all"
@@ -37,11 +39,12 @@ def parse(argv: Sequence[str]) -> Options:
     if "suite" in given:
         given = _given(suites.words(given["suite"])) | given
     names = given.pop("collectives", [] if "pairs_bytes" in given else list(Options().collectives))
-    for name in ("compare", "sources"):
+    for name in ("compare", "sources", "sweep"):
         given[name] = tuple(given.get(name, ()))
     for name in ("backends", "algorithms"):
         given[name] = tuple(dict.fromkeys(given.get(name, ())))
     options = Options(**given, collectives=_collectives(names, given.get("place")))
+    settings(options.sweep)
     fault = _fault(options, given.keys(), names)
     if fault:
         raise _error(fault)
@@ -85,6 +88,8 @@ def _fault(options: Options, given: Container[str], names: Sequence[str]) -> str
         (options.min_bytes > options.max_bytes, f"-b {options.min_bytes} is more than -e {options.max_bytes}"),
         (len(options.compare) > 2, f"--compare takes one file or two, not {len(options.compare)}"),
         ("tolerance" in given and not options.compare, "--tolerance without --compare"),
+        (options.sweep and (options.csv or options.compare or options.report or options.pairs_bytes),
+         "--sweep goes with --json, not with --csv, --compare, --report and --pairs"),
         (len(options.compare) == 2 and measures,
          "--compare with two files measures nothing: only --tolerance goes with it"),
         (options.sources and not options.report, "--from without --report"),
@@ -133,6 +138,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--pairs", dest="pairs_bytes", type=_size, nargs="?", const=_PAIRS_BYTES, metavar="SIZE",
         help="latency and bandwidth of every rank with every other, by messages of 8 bytes and of SIZE (1M), over the "
         "backends that are named or the first one; without --collective no tables")
+    add("--device", choices=("cpu", "cuda"),
+        help="where tensors are: host memory, or each rank's GPU, for which a call ends when the GPU is past it (cpu)")
+    add("--sweep", metavar="nccl.NAME=VALUE,VALUE", **_SEVERAL,
+        help=f"compare NCCL's settings, a child job each; several: all combinations; {', '.join(NcclOptions.advice())}")
     add("--budget", dest="budget_s", type=_seconds, metavar="SECONDS",
         help="for measuring; sizes that would exceed it are left out (30)")
     add("--timeout", dest="timeout_s", type=_seconds, metavar="SECONDS", help="deadline of one operation (20)")

@@ -47,7 +47,17 @@ def make(options: Options, exchange: Exchange, topology: Topology) -> list[Candi
         more = defaults(topology, has_mpi=has_mpi)
     found = different([*read(exchange, options.backends), *map(Candidate, more)])
     build(found, timeout_s=options.timeout_s)
+    for candidate in found:
+        _refuse_device(candidate, options.device)
     return found
+
+
+def _refuse_device(candidate: Candidate, device: str) -> None:
+    """Drop a backend that takes no tensors of a device."""
+    if candidate.group is not None:
+        taken = candidate.group._runner.backend.support.devices
+        if device not in taken:
+            candidate.dropped = f"it takes tensors on {' and '.join(sorted(taken))} only, see --device"
 
 
 def defaults(topology: Topology, *, has_mpi: bool) -> list[str]:

@@ -22,6 +22,8 @@ OPERATORS = {
     "avg": dist.ReduceOp.AVG,
 }
 
+_CPU = torch.device("cpu")
+
 
 @dataclass(frozen=True)
 class Data:
@@ -45,6 +47,7 @@ class Case:
         table: The collective, its operator, number of ranks, dtype and place.
         rank: This rank.
         count: Elements of the larger tensor.
+        device: Where the tensors are.
 
     Attributes:
         table: As given.
@@ -54,14 +57,15 @@ class Case:
         random: Input and expected output that are compared within a bound, for sums and averages of floats.
     """
 
-    def __init__(self, table: Table, *, rank: int, count: int) -> None:
+    def __init__(self, table: Table, *, rank: int, count: int, device: torch.device = _CPU) -> None:
         self.table = table
+        self._is_queued = device.type != "cpu"
         collective, op, ranks = table.collective, table.op, table.ranks
         share = count // ranks
         dtype: torch.dtype = getattr(torch, table.dtype)
         self._op = OPERATORS[op or "sum"]
-        self.output = torch.empty(share if collective.keeps_share else count, dtype=dtype)
-        self.source = torch.empty(share if collective.sends_share else count, dtype=dtype)
+        self.output = torch.empty(share if collective.keeps_share else count, dtype=dtype, device=device)
+        self.source = torch.empty(share if collective.sends_share else count, dtype=dtype, device=device)
         if table.place == IN:
             self._share_memory(rank)
         values = inputs.integers(op, ranks, inputs.Range.of(dtype))
@@ -87,10 +91,14 @@ class Case:
             for block, pattern in self._blocks(data):
                 inputs.fill(block, pattern - 1)
         inputs.fill(self.source, data.source)
+        if self._is_queued:
+            torch.cuda.synchronize(self.source.device)
 
     def run(self, group: Any) -> None:
-        """Run the collective on a group."""
+        """Run the collective on a group; on a GPU until that has come past it."""
         self.table.collective.call(dist, self.output, self.source, self._op, group)
+        if self._is_queued:
+            torch.cuda.synchronize(self.output.device)
 
     def count_wrong(self, data: Data) -> int:
         """Count the elements of the output that are not what they must be."""

@@ -142,7 +142,7 @@ def count_different(tensor: Tensor, pattern: Tensor, bound: Tensor | None = None
         pattern: What it must hold over and over.
         bound: How far each element may be from the pattern's; None for not at all.
     """
-    period, exact = len(pattern), pattern.to(tensor.dtype)
+    period, exact = len(pattern), pattern.to(tensor.dtype).to(tensor.device)
     whole = tensor.numel() // period * period
     rows = [tensor[:whole].view(-1, period), tensor[whole:].view(1, -1)]
     if bound is None:
@@ -154,5 +154,6 @@ def count_different(tensor: Tensor, pattern: Tensor, bound: Tensor | None = None
 
 def _count_beyond(rows: Tensor, pattern: Tensor, bound: Tensor) -> int:
     width = rows.shape[1]
-    within = (rows.double() - pattern[:width]).abs() <= bound[:width]
+    exact, most = (row[:width].to(rows.device) for row in (pattern, bound))
+    within = (rows.double() - exact).abs() <= most
     return int((~within).sum())

@@ -47,6 +47,8 @@ class Options:
         tolerance: By which part of its time a row may be slower than the one that it is compared with.
         min_busbw_gbps: What the highest busbw of every backend in every table must reach, or None.
         suite: Name of the suite whose options these are, or None.
+        device: Where the tensors are: ``cpu``, or ``cuda`` for each rank's GPU.
+        sweep: Settings of NCCL to compare: ``nccl.NAME=VALUE,VALUE``, in all combinations.
         wide: Whether the table shows all columns.
         progress: ``auto``, ``on`` or ``off``.
     """
@@ -74,5 +76,7 @@ class Options:
     tolerance: float = 0.1
     min_busbw_gbps: float | None = None
     suite: str | None = None
+    device: str = "cpu"
+    sweep: tuple[str, ...] = ()
     wide: bool = False
     progress: str = "auto"

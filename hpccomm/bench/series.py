@@ -75,7 +75,9 @@ class Series:
 
     def _measure_size(self, size: int) -> Row:
         text, screen = format_bytes(size), self._run.screen
-        case = Case(self._table, rank=self._run.world.topology.rank, count=size // self._itemsize)
+        world, count = self._run.world, size // self._itemsize
+        device = world.device if self._run.options.device == "cuda" else torch.device("cpu")
+        case = Case(self._table, rank=world.topology.rank, count=count, device=device)
         left = [candidate for candidate in self._candidates if candidate.dropped is None]
 
         def show(what: str) -> None:

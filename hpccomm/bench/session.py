@@ -26,7 +26,7 @@ from hpccomm.bench.screen import Screen
 from hpccomm.bench.series import Run, Series
 from hpccomm.bench.startup import Watch
 from hpccomm.bench.tables import Table, tables
-from hpccomm.bench.text import field, note
+from hpccomm.bench.text import field, note, strong
 from hpccomm.errors import OptionError
 from hpccomm.exchange import together
 from hpccomm.launch import ALONE, Launch
@@ -53,9 +53,26 @@ def run(options: Options, launch: Launch, screen: Screen, *, command_line: str) 
     with hpccomm.init(backend, timeout_s=max(_START_S, 2 * options.timeout_s)) as world:
         watch.mark()
         screen.speaks = world.topology.rank == 0
+        try:
+            _refuse_missing_gpu(world, options)
+        except OptionError as error:
+            screen.say([f"python -m hpccomm.bench: {error}"], file=sys.stderr)
+            return 2
         status = _run_in(world, options, launch, screen, watch, command_line=command_line)
         screen.ended = True
         return status
+
+
+def _refuse_missing_gpu(world: hpccomm.World, options: Options) -> None:
+    """Refuse tensors on GPUs where a rank has none; collective."""
+    lacking = [rank for rank, kind in enumerate(world.exchange.all_gather(world.device.type)) if kind != options.device]
+    if lacking and options.device != "cpu":
+        raise OptionError(
+            f"measure tensors with --device {options.device}",
+            found=f"rank {lacking[0]} of {world.topology.world_size} sees no GPU",
+            remedy="start where every rank has a GPU, or leave --device out",
+            everywhere=True,
+        )
 
 
 def _run_in(
@@ -73,13 +90,22 @@ def _run_in(
 
     environment = describe(world.exchange, world.topology, launch, command_line=command_line)
     meanings = definitions([table.collective for table in possible], ranks)
-    entries = {**environment.entries(), "start_up": asdict(start_up), "definitions": meanings, "not_built": not_built}
+    entries = {
+        **environment.entries(),
+        "device": options.device,
+        "start_up": asdict(start_up),
+        "definitions": meanings,
+        "not_built": not_built,
+    }
     try:
         old, record = _open_files(world, options, possible, entries)
     except OptionError as error:
         return _refuse(error, screen)
 
     screen.say(report.header(environment, wide=options.wide))
+    if options.device == "cuda":
+        shared = [strong(note) for note in dict.fromkeys(world.exchange.all_gather(world.device_note)) if note]
+        screen.say([*field("tensors", "on each rank's GPU; a call ends when the GPU is past it"), *shared])
     screen.say(field("start-up", str(start_up)))
     screen.say(report.not_built(not_built))
     for table in asked:

@@ -175,9 +175,13 @@ class World:
         )
 
     def _all_notes(self) -> list[str]:
-        shared = self._boot.binding.note if self._boot.binding is not None else ""
-        said = (*self._boot.launch.notes, *self.topology.notes, *self._notes, *self._settings_notes, shared)
-        return [note for note in said if note]
+        said = (*self._boot.launch.notes, *self.topology.notes, *self._notes, *self._settings_notes)
+        return [note for note in (*said, self.device_note) if note]
+
+    @property
+    def device_note(self) -> str:
+        """Which ranks of this host share this rank's GPU, in words; nothing where it has one of its own."""
+        return self._boot.binding.note if self._boot.binding is not None else ""
 
     def __enter__(self) -> World:
         return self
