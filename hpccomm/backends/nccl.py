@@ -7,14 +7,13 @@ call, which some ranks might not come to.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
 import torch
 
-from hpccomm.backends.base import BLOCKS_TAG, SCHEDULE_TAG, Backend, Operation, offsets
+from hpccomm.backends.base import Backend, Operation, offsets
 from hpccomm.backends.c10d import (
     AllgatherOptions,
     AllreduceOptions,
@@ -30,20 +29,17 @@ from hpccomm.backends.c10d import (
 )
 from hpccomm.backends.context import Context
 from hpccomm.backends.layout import as_bytes
-from hpccomm.backends.nccl_ranks import meet
-from hpccomm.backends.support import ARITHMETIC, HALVES, Support
-from hpccomm.backends.uneven import gather_padded, reduce_whole
-from hpccomm.errors import OptionError, UnsupportedError
-
-NCCL_SUPPORT = Support(
-    devices=frozenset({"cuda"}),
-    reductions=dict.fromkeys(
-        (torch.float64, torch.float32, *HALVES, torch.int8, torch.uint8, torch.int32, torch.int64), ARITHMETIC
-    ),
-    rounding="at every hop; 16-bit floats too, unless accumulate=float32",
-    deadline="a watchdog on the GPU's events, which ends the job",
+from hpccomm.backends.nccl_common import (
+    NCCL_SUPPORT,
+    Message,
+    Messages,
+    Wait,
+    accumulating,
+    barrier_on,
+    refuse_tag,
 )
-"""What NCCL reduces, through torch as through cupy."""
+from hpccomm.backends.nccl_ranks import meet
+from hpccomm.backends.uneven import gather_padded, reduce_whole
 
 _OF_TORCH = timedelta(days=7)  # deadlines are ours
 
@@ -66,8 +62,7 @@ class NcclBackend(Backend):
         meet(context, "nccl", "" if ProcessGroupNCCL else "torch is built without NCCL")
         self.is_urgent = high_priority
         self._group = _process_group(context, high_priority)
-        self._batch = _Batch(self._group)
-        self._joining = threading.Lock()
+        self._messages = Messages(self._exchange)
 
     def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
         """Queue ncclAllReduce."""
@@ -140,23 +135,20 @@ class NcclBackend(Backend):
 
     def send(self, buffer: torch.Tensor, dest: int, tag: int) -> Operation:
         """Queue ncclSend, grouped with what is begun before anything of it is waited for."""
-        return self._exchange("send", buffer, dest, tag)
+        refuse_tag(self, tag)
+        return self._messages.exchange("send", buffer, dest)
 
     def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
         """Queue ncclRecv, grouped likewise."""
-        return self._exchange("recv", buffer, source, tag)
-
-    def _exchange(self, move: str, buffer: torch.Tensor, peer: int, tag: int) -> Operation:
         refuse_tag(self, tag)
-        with self._joining:
-            batch = self._batch
-            batch.add(move, as_bytes(buffer), peer)
-        yield "what is queued together with it"
-        with self._joining:
-            if batch is self._batch:
-                self._batch = _Batch(self._group)
-                batch.queue()
-        batch.wait()
+        return self._messages.exchange("recv", buffer, source)
+
+    def _exchange(self, messages: Sequence[Message]) -> Wait:
+        self._group._start_coalescing()
+        for move, data, peer in messages:
+            getattr(self._group, move)([data], peer, 0)
+        work = self._group._end_coalescing()
+        return work.wait  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """Destroy the communicator; after a failure, without waiting for the other ranks."""
@@ -165,62 +157,6 @@ class NcclBackend(Backend):
         else:
             self._group.shutdown()
         super().close()
-
-
-class _Batch:
-    """Messages of one group call, without which those in opposite directions would wait for each other."""
-
-    def __init__(self, group: Any) -> None:
-        self._group = group
-        self._messages: list[tuple[str, torch.Tensor, int]] = []
-        self._work: Any = None
-
-    def add(self, move: str, data: torch.Tensor, peer: int) -> None:
-        self._messages.append((move, data, peer))
-
-    def queue(self) -> None:
-        self._group._start_coalescing()
-        for move, data, peer in self._messages:
-            getattr(self._group, move)([data], peer, 0)
-        self._work = self._group._end_coalescing()
-
-    def wait(self) -> None:
-        if self._work is not None:
-            self._work.wait()
-
-
-def accumulating(name: str, accumulate: str) -> Support:
-    """Give what NCCL reduces itself, with or without 16-bit floats.
-
-    Raises:
-        OptionError: `accumulate` is neither ``native`` nor ``float32``.
-    """
-    if accumulate not in ("native", "float32"):
-        raise OptionError(
-            f"build backend {name}(accumulate={accumulate})",
-            found=f"{accumulate!r}",
-            remedy="give native or float32",
-            everywhere=True,
-        )
-    return NCCL_SUPPORT if accumulate == "native" else NCCL_SUPPORT.without(HALVES)
-
-
-def barrier_on(backend: Backend) -> Operation:
-    """Have a backend reduce one element on its GPU, and wait on the host until that has come past it."""
-    yield from backend.all_reduce(torch.zeros(1, dtype=torch.int32, device=backend.context.device), ReduceOp.SUM)
-    event = torch.cuda.current_stream().record_event()
-    while not event.query():
-        yield "the GPU"
-
-
-def refuse_tag(backend: Backend, tag: int) -> None:
-    """Refuse users' tags: NCCL matches messages between two ranks in the order in which they are queued."""
-    if tag not in (0, SCHEDULE_TAG, BLOCKS_TAG):
-        raise UnsupportedError(
-            f"send or receive with tag {tag} over {backend.expression}",
-            found="NCCL has no tags",
-            remedy="leave the tag out, and receive in the order of the sends",
-        )
 
 
 def _queued(begin: Callable[[], Any]) -> Operation:

@@ -14,29 +14,15 @@ from typing import Any
 import torch
 
 from hpccomm.backends.bare import Group, has_backend_class
-from hpccomm.backends.c10d import Backend, BarrierOptions, Op, ProcessGroup, ReduceOp, Work
+from hpccomm.backends.batch import Message, post
+from hpccomm.backends.c10d import Backend, BarrierOptions, ProcessGroup, Work
+from hpccomm.backends.calling import listed, operator_of, root_of
 from hpccomm.backends.layout import refuse_overlap
-from hpccomm.backends.reduction import Factor
 from hpccomm.backends.runner import Runner
+from hpccomm.backends.work import DoneWork
 from hpccomm.errors import UnsupportedError
 
 NAME = "hpccomm"
-
-# Each operator as the one object that tables are keyed by: torch makes a new, slowly compared one at every access.
-_OPS: dict[int, Op] = {
-    int(op): op  # type: ignore[call-overload]
-    for op in (
-        ReduceOp.SUM,
-        ReduceOp.AVG,
-        ReduceOp.PRODUCT,
-        ReduceOp.MIN,
-        ReduceOp.MAX,
-        ReduceOp.BAND,
-        ReduceOp.BOR,
-        ReduceOp.BXOR,
-        ReduceOp.PREMUL_SUM,
-    )
-}
 
 # Python objects that C++ only holds weakly.
 _alive: list[Any] = []
@@ -46,29 +32,31 @@ class Collectives:
     """Torch's calls, translated; mixed into what torch takes for a group or a backend."""
 
     _runner: Runner
+    _held: list[Message] | None = None
+    supports_coalescing = False  # torch's own property asks this class, which without an answer asks the property
 
     def getBackendName(self) -> str:  # noqa: D102, N802
         return NAME
 
     def allreduce(self, tensors: Any, opts: Any = None) -> Work:
         """Reduce one tensor in place."""
-        tensors = _listed(tensors)
+        tensors = listed(tensors)
         (tensor,) = tensors
-        op, factor = _operator(opts)
+        op, factor = operator_of(opts)
         operation = self._runner.door.all_reduce(tensor, op, factor)
         return self._runner.run("all_reduce", operation, tensors, opts)
 
     def allreduce_coalesced(self, tensors: Sequence[torch.Tensor], opts: Any = None) -> Work:
         """Reduce several tensors in place, one after the other."""
-        op, factor = _operator(opts)
+        op, factor = operator_of(opts)
         operations = [self._runner.door.all_reduce(tensor, op, factor) for tensor in tensors]
         return self._runner.run_all("all_reduce", operations, tensors, opts)
 
     def broadcast(self, tensors: Any, opts: Any = None) -> Work:
         """Overwrite one tensor with the root's."""
-        tensors = _listed(tensors)
+        tensors = listed(tensors)
         (tensor,) = tensors
-        return self._runner.run("broadcast", self._runner.door.broadcast(tensor, _root(opts)), tensors, opts)
+        return self._runner.run("broadcast", self._runner.door.broadcast(tensor, root_of(opts)), tensors, opts)
 
     def allgather(
         self, outputs: Sequence[Sequence[torch.Tensor]], inputs: Sequence[torch.Tensor], opts: Any = None
@@ -107,13 +95,13 @@ class Collectives:
     ) -> Work:
         """Reduce a list of tensors, one a rank, and keep this rank's."""
         (output,), (blocks,) = outputs, inputs
-        op, factor = _operator(opts)
+        op, factor = operator_of(opts)
         operation = self._runner.door.reduce_scatter(output, blocks, op, factor)
         return self._runner.run("reduce_scatter", operation, outputs, opts)
 
     def reduce_scatter_single(self, output: torch.Tensor, source: torch.Tensor, opts: Any = None) -> Work:
         """Reduce one tensor and keep this rank's share."""
-        op, factor = _operator(opts)
+        op, factor = operator_of(opts)
         operation = self._runner.door.reduce_scatter(output, [source], op, factor)
         return self._runner.run("reduce_scatter", operation, [output], opts)
 
@@ -123,7 +111,7 @@ class Collectives:
         self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any = None
     ) -> Work:
         """Reduce several tensors and keep this rank's shares, one after the other."""
-        op, factor = _operator(opts)
+        op, factor = operator_of(opts)
         pairs = zip(outputs, inputs, strict=True)
         operations = [self._runner.door.reduce_scatter(output, [source], op, factor) for output, source in pairs]
         return self._runner.run_all("reduce_scatter", operations, outputs, opts)
@@ -132,10 +120,10 @@ class Collectives:
 
     def reduce(self, tensors: Any, opts: Any = None) -> Work:
         """Reduce one tensor into the root's."""
-        tensors = _listed(tensors)
+        tensors = listed(tensors)
         (tensor,) = tensors
-        op, factor = _operator(opts)
-        return self._runner.run("reduce", self._runner.door.reduce(tensor, op, _root(opts), factor), tensors, opts)
+        op, factor = operator_of(opts)
+        return self._runner.run("reduce", self._runner.door.reduce(tensor, op, root_of(opts), factor), tensors, opts)
 
     def gather(
         self, outputs: Sequence[Sequence[torch.Tensor]], inputs: Sequence[torch.Tensor], opts: Any = None
@@ -143,12 +131,12 @@ class Collectives:
         """Gather one tensor of every rank into the root's list of tensors."""
         (source,) = inputs
         blocks = outputs[0] if outputs else []
-        operation = self._runner.door.gather(blocks, source, _root(opts))
+        operation = self._runner.door.gather(blocks, source, root_of(opts))
         return self._runner.run("gather", operation, outputs or inputs, opts)
 
     def gather_single(self, output: torch.Tensor | None, source: torch.Tensor, opts: Any = None) -> Work:
         """Gather one tensor of every rank into one tensor of the root."""
-        root = _root(opts)
+        root = root_of(opts)
         blocks = [output] if root == self._runner.backend.rank and output is not None else []
         return self._runner.run("gather", self._runner.door.gather(blocks, source, root), blocks or [source], opts)
 
@@ -160,7 +148,7 @@ class Collectives:
         """Give every rank its tensor of the root's list."""
         (output,) = outputs
         blocks = inputs[0] if inputs else []
-        return self._runner.run("scatter", self._runner.door.scatter(output, blocks, _root(opts)), outputs, opts)
+        return self._runner.run("scatter", self._runner.door.scatter(output, blocks, root_of(opts)), outputs, opts)
 
     def alltoall(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any = None) -> Work:
         """Exchange one tensor with each rank."""
@@ -214,12 +202,27 @@ class Collectives:
     def send(self, tensors: Sequence[torch.Tensor], dest: int, tag: int = 0) -> Work:
         """Post a send; the returned work ends when the tensor may be used again."""
         (tensor,) = tensors
-        return self._runner.post("send", self._runner.door.send(tensor, dest, tag), tensors, dest, tag)
+        return self._post(Message("send", self._runner.door.send(tensor, dest, tag), tensors, dest, tag))
 
     def recv(self, tensors: Sequence[torch.Tensor], source: int, tag: int = 0) -> Work:
         """Post a receive; the returned work ends when the tensor is filled."""
         (tensor,) = tensors
-        return self._runner.post("recv", self._runner.door.recv(tensor, source, tag), tensors, source, tag)
+        return self._post(Message("recv", self._runner.door.recv(tensor, source, tag), tensors, source, tag))
+
+    def _post(self, message: Message) -> Work:
+        if self._held is None:
+            return self._runner.post(message.what, message.operation, message.tensors, message.peer, message.tag)
+        self._held.append(message)
+        return DoneWork()
+
+    def _start_coalescing(self, device: torch.device | None = None) -> None:
+        """Hold sends and receives back, to post them together."""
+        self._held = []
+
+    def _end_coalescing(self, device: torch.device | None = None) -> Work:
+        """Post what was held back; the returned work ends all of it."""
+        held, self._held = self._held or [], None
+        return post(self._runner, held)
 
     def _get_sequence_number_for_group(self) -> int:
         return self._runner.log.started
@@ -246,12 +249,12 @@ class Collectives:
 class HpccommBackend(Collectives, Backend):  # type: ignore[misc]
     """What C++ callers and per-device groups see."""
 
-    supports_coalescing = False  # torch's own property asks this class, which without an answer asks the property
     supports_splitting = False
 
     def __init__(self, runner: Runner) -> None:
         Backend.__init__(self, runner.backend.rank, runner.backend.size)
         self._runner = runner
+        self.supports_coalescing = runner.lane is not None
         _alive.append(self)
 
 
@@ -262,25 +265,10 @@ class HpccommProcessGroup(Collectives, Group):  # type: ignore[misc]
         Group.__init__(self, runner.backend.rank, runner.backend.size)
         self._runner = runner
         self._devices = [torch.device(device) for device in devices]
+        self.supports_coalescing = runner.lane is not None
         _alive.append(self)
         if has_backend_class():
             inside = HpccommBackend(runner)
             self._set_default_backend(ProcessGroup.BackendType.CUSTOM)
             for device in self._devices:
                 self._register_backend(device, ProcessGroup.BackendType.CUSTOM, inside)
-
-
-def _listed(tensors: Any) -> Sequence[torch.Tensor]:
-    return [tensors] if isinstance(tensors, torch.Tensor) else tensors
-
-
-def _root(options: Any) -> int:
-    return 0 if options is None else int(options.rootRank)
-
-
-def _operator(options: Any) -> tuple[Op, Factor]:
-    if options is None:
-        return ReduceOp.SUM, None
-    asked = getattr(options, "reduceOp", options)
-    op = _OPS[hash(asked)]  # its number, whether it is a bare one or one with a factor
-    return op, asked.__getstate__()[1] if op is ReduceOp.PREMUL_SUM else None

@@ -30,6 +30,7 @@ _TABLE: dict[str, str | Builder] = {
     "hierarchical": "hpccomm.backends.hierarchical:HierarchicalBackend",
     "mpi4py": "hpccomm.backends.strict:build_mpi",
     "nccl": "hpccomm.backends.nccl:NcclBackend",
+    "nccl_cupy": "hpccomm.backends.nccl_cupy:build_nccl_cupy",
     "shm": "hpccomm.backends.shm:ShmBackend",
 }
 

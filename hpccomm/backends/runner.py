@@ -71,7 +71,7 @@ class Runner:
         lost: Callable[[Exception | None], str] = lambda error: "",
         lane: Lane | None = None,
     ) -> None:
-        self.backend, self._lane = backend, lane
+        self.backend, self.lane = backend, lane
         self.door = self._door_of(backend)
         self.expression = backend.expression
         self.log, self.asked = log, asked
@@ -84,7 +84,7 @@ class Runner:
 
     def _door_of(self, backend: Backend) -> FrontDoor:
         door = FrontDoor(backend)
-        return door if self._lane is None else cast(FrontDoor, LaneDoor(door, self._lane))
+        return door if self.lane is None else cast(FrontDoor, LaneDoor(door, self.lane))
 
     def run(self, what: str, operation: Operation, tensors: Sequence[Any], options: Any) -> AnyWork:
         """Run a collective, or begin it where the caller does not wait for it."""

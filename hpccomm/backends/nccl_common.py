@@ -1,0 +1,96 @@
+"""What NCCL does alike through torch and through cupy: what it reduces, its messages, and its barrier."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+import torch
+
+from hpccomm.backends.base import BLOCKS_TAG, SCHEDULE_TAG, Backend, Operation
+from hpccomm.backends.c10d import ReduceOp
+from hpccomm.backends.layout import as_bytes
+from hpccomm.backends.support import ARITHMETIC, HALVES, Support
+from hpccomm.errors import OptionError, UnsupportedError
+
+NCCL_SUPPORT = Support(
+    devices=frozenset({"cuda"}),
+    reductions=dict.fromkeys(
+        (torch.float64, torch.float32, *HALVES, torch.int8, torch.uint8, torch.int32, torch.int64), ARITHMETIC
+    ),
+    rounding="at every hop; 16-bit floats too, unless accumulate=float32",
+    deadline="a watchdog on the GPU's events, which ends the job",
+)
+
+Message = tuple[str, torch.Tensor, int]
+"""``send`` or ``recv``, the bytes, and the rank at the other end."""
+
+Wait = Callable[[], object]
+"""Has the stream that this thread works in wait for what was queued."""
+
+
+class _Group:
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.wait: Wait | None = None
+
+
+class Messages:
+    """Sends and receives in groups, without which those in opposite directions would wait for each other.
+
+    What is begun before anything of it is stepped again is one group.
+
+    Args:
+        queue: Queues the messages of a group.
+    """
+
+    def __init__(self, queue: Callable[[Sequence[Message]], Wait]) -> None:
+        self._queue = queue
+        self._open = _Group()
+        self._lock = threading.Lock()
+
+    def exchange(self, move: str, buffer: torch.Tensor, peer: int) -> Operation:
+        """Queue a message together with those of its group."""
+        with self._lock:
+            group = self._open
+            group.messages.append((move, as_bytes(buffer), peer))
+        yield "the messages of its group"
+        with self._lock:
+            if group.wait is None:
+                self._open = _Group()
+                group.wait = self._queue(group.messages)
+        group.wait()
+
+
+def accumulating(name: str, accumulate: str) -> Support:
+    """Give what NCCL reduces itself, with or without 16-bit floats.
+
+    Raises:
+        OptionError: `accumulate` is neither ``native`` nor ``float32``.
+    """
+    if accumulate not in ("native", "float32"):
+        raise OptionError(
+            f"build backend {name}(accumulate={accumulate})",
+            found=f"{accumulate!r}",
+            remedy="give native or float32",
+            everywhere=True,
+        )
+    return NCCL_SUPPORT if accumulate == "native" else NCCL_SUPPORT.without(HALVES)
+
+
+def barrier_on(backend: Backend) -> Operation:
+    """Have a backend reduce one element on its GPU, and wait on the host until that has come past it."""
+    yield from backend.all_reduce(torch.zeros(1, dtype=torch.int32, device=backend.context.device), ReduceOp.SUM)
+    event = torch.cuda.current_stream().record_event()
+    while not event.query():
+        yield "the GPU"
+
+
+def refuse_tag(backend: Backend, tag: int) -> None:
+    """Refuse users' tags: NCCL matches messages between two ranks in the order in which they are queued."""
+    if tag not in (0, SCHEDULE_TAG, BLOCKS_TAG):
+        raise UnsupportedError(
+            f"send or receive with tag {tag} over {backend.expression}",
+            found="NCCL has no tags",
+            remedy="leave the tag out, and receive in the order of the sends",
+        )
