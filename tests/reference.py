@@ -70,8 +70,10 @@ def integers(rank: int, count: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 def reals(rank: int, count: int, dtype: torch.dtype) -> torch.Tensor:
-    """Give normally distributed input, the same on every call."""
-    return torch.randn(count, generator=torch.Generator().manual_seed(rank + 1), dtype=torch.float64).to(dtype)
+    """Give normally distributed input, the same on every call and device."""
+    generator = torch.Generator().manual_seed(rank + 1)
+    drawn = torch.randn(count, generator=generator, dtype=torch.float64, device="cpu")
+    return drawn.to(torch.get_default_device(), dtype)
 
 
 def exact(op: Op, shape: Sequence[int], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:

@@ -105,7 +105,7 @@ class Cuda:
 
     def pinned(self, count: int) -> torch.Tensor:
         """Allocate page-locked memory."""
-        return torch.empty(count, dtype=torch.uint8, pin_memory=True)
+        return torch.empty(count, dtype=torch.uint8, device="cpu", pin_memory=True)
 
     def copy(self, into: torch.Tensor, source: torch.Tensor) -> None:
         """Queue a copy."""

@@ -135,7 +135,7 @@ class FailoverBackend(Backend):
 
     def barrier(self) -> Operation:
         """Wait for all ranks."""
-        return self._carried(Repeatable(lambda over, out: over.barrier(), torch.empty(0)))
+        return self._carried(Repeatable(lambda over, out: over.barrier(), torch.empty(0, device="cpu")))
 
     def send(self, buffer: torch.Tensor, dest: int, tag: int) -> Operation:
         """Send over the backend that stood first."""

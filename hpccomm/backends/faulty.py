@@ -150,7 +150,7 @@ class FaultyBackend(Backend):
             yield from self._fault()
         if moment and self._kind == "wrong" and result is not None and result.numel():
             last_byte = as_bytes(result)[result.element_size() - 1 : result.element_size()]
-            last_byte.bitwise_xor_(torch.tensor([0x40], dtype=torch.uint8))
+            last_byte.bitwise_xor_(last_byte.new_tensor([0x40]))
 
     def _fault(self) -> Operation:
         """Do what the kind says; nothing for a wrong result."""

@@ -173,7 +173,7 @@ class GlooBackend(Backend):
         """Close the connections: Gloo does so where a receive passes its time."""
         if self.size > 1:
             with suppress(RuntimeError):
-                message = torch.empty(1, dtype=torch.uint8)
+                message = torch.empty(1, dtype=torch.uint8, device="cpu")
                 self._group.recv([message], (self.rank + 1) % self.size, _NEVER_SENT).wait(timedelta(milliseconds=1))
 
 
@@ -197,7 +197,7 @@ def _process_group(context: Context, threads: int) -> Any:
 
 def _message(buffer: torch.Tensor) -> torch.Tensor:
     """Give a buffer's bytes, or one byte for none: Gloo takes no empty messages."""
-    return as_bytes(buffer) if buffer.numel() else torch.zeros(1, dtype=torch.uint8)
+    return as_bytes(buffer) if buffer.numel() else torch.zeros(1, dtype=torch.uint8, device="cpu")
 
 
 def _bad_option(name: str, value: object, wanted: str) -> OptionError:

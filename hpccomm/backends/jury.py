@@ -62,7 +62,9 @@ class Jury:
         """
         none = 2 * self._size
         mine = none if not failure else self._rank + self._size * (failure == HEARD)
-        words = torch.tensor([mine, sum_of_bytes, ~sum_of_bytes, -int(asks)])  # ~ turns the order around, as - does
+        words = torch.tensor(
+            [mine, sum_of_bytes, ~sum_of_bytes, -int(asks)], device="cpu"
+        )  # ~ turns the order around, as - does
         yield from self._carrier.all_reduce(words, ReduceOp.MIN)
         first, least, most, asked = words.tolist()
         if first < none:
@@ -88,7 +90,7 @@ class Jury:
         Returns:
             What differs on this rank, or an empty text.
         """
-        mine = torch.tensor([0 if block is None else checksum(block) for block in sent])
+        mine = torch.tensor([0 if block is None else checksum(block) for block in sent], device="cpu")
         theirs, each = torch.empty_like(mine), [1] * self._size
         yield from self._carrier.all_to_all(theirs, mine, each, each)
         sums = theirs.tolist()
@@ -101,7 +103,7 @@ class Jury:
 
     def _told(self, text: str, root: int) -> Generator[str | LibraryCall, None, str]:
         data = text.encode(errors="replace")[:_TEXT].ljust(_TEXT, b"\0")
-        buffer = torch.tensor(list(data), dtype=torch.uint8)
+        buffer = torch.tensor(list(data), dtype=torch.uint8, device="cpu")
         yield from self._carrier.broadcast(buffer, root)
         return bytes(buffer.tolist()).rstrip(b"\0").decode(errors="replace")
 

@@ -192,7 +192,8 @@ class ShmBackend(CarriedBackend):
         self, output: torch.Tensor, source: torch.Tensor, sent: Sequence[int], received: Sequence[int]
     ) -> Operation:
         """Tell all ranks how many elements go where, which only senders know, then copy the own block of every rank."""
-        given, asked = torch.tensor(sent), torch.empty(self.size * self.size, dtype=torch.int64)
+        given = torch.tensor(sent, dtype=torch.int64, device="cpu")
+        asked = given.new_empty(self.size * self.size)
         yield from self._gather(asked, given, [self.size] * self.size, f"all_to_all {source.dtype}")
         for rank, count in enumerate(asked[self.rank :: self.size].tolist()):
             if count != received[rank]:
@@ -249,7 +250,7 @@ class ShmBackend(CarriedBackend):
 
 def _support(carrier: Support) -> Support:
     """Give what both ways reduce, and 16-bit floats, which this leaf widens itself."""
-    both = carrier.joined(Support(carrier.devices, REDUCTIONS, carrier.rounding, "polled"))
+    both = carrier.joined(Support(frozenset({"cpu"}), REDUCTIONS, carrier.rounding, "polled"))
     return replace(
         both,
         reductions={**both.reductions, **dict.fromkeys(HALVES, _SUMMED)},

@@ -160,9 +160,19 @@ def built(expression: Expression, control: Context) -> Backend:
     Raises:
         HpccommError: The same on all ranks.
     """
-    return together(
-        control.exchange, lambda: staged(build(expression, control.child("data")), device_of(control.device))
-    )
+    return together(control.exchange, lambda: _built(expression, control.child("data")))
+
+
+def _built(expression: Expression, context: Context) -> Backend:
+    backend = build(expression, context)
+    if not backend.support.devices:
+        raise BackendError(
+            f"build backend {expression}",
+            found="its parts take tensors on no common device",
+            remedy="combine backends of host memory, or of GPUs; hierarchical(…) takes one of each",
+            everywhere=True,
+        )
+    return staged(backend, device_of(context.device))
 
 
 def _as_checked(expression: Expression) -> Expression:

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from hpccomm.bootstrap.world import World
     from hpccomm.exchange import Exchange
 
+PROBE_S = 60.0
 IMPORT_S = 180.0  # many ranks on few cores import torch for a minute
 GRACE_S = 10.0  # beyond the deadline of what ends by itself
 _ELEMENTS, _TIMES = 1024, 5
@@ -86,6 +88,9 @@ def _run(parent: Parent, sight: dict[str, Any], timeout_s: float) -> None:
     parent.begin("CUDA", timeout_s + GRACE_S)
     libraries["devices"] = _devices()
     parent.tell(libraries=libraries)
+    parent.begin("CUDA-aware MPI", PROBE_S + GRACE_S)
+    libraries["cuda_aware"] = _cuda_aware(libraries)
+    parent.tell(libraries=libraries)
     parent.begin("join", timeout_s + GRACE_S)
     exchange = _join(timeout_s)
     parent.begin("gather", 3 * timeout_s + GRACE_S)
@@ -138,6 +143,18 @@ def _devices() -> int:
     import torch
 
     return torch.cuda.device_count()
+
+
+def _cuda_aware(libraries: Mapping[str, Any]) -> str:
+    """Say whether MPI takes a GPU's memory; one rank of a host asks. Nothing where there is no GPU or no MPI."""
+    from hpccomm.backends.cuda_aware import verdict
+    from hpccomm.doctor.look import start
+
+    if not (libraries["devices"] and libraries["mpi"] and start(os.environ).leads_host):
+        return ""
+    from mpi4py import MPI
+
+    return str(verdict(MPI.Get_library_version().splitlines()[0], os.environ, device="cuda:0"))
 
 
 def _join(timeout_s: float) -> Exchange:

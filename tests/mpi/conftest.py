@@ -78,6 +78,21 @@ def pytest_sessionstart() -> None:
         sys.stdout = sys.__stdout__
 
 
+@pytest.fixture(autouse=True)
+def device_of_tensors() -> Generator[None, None, None]:
+    """Have tests make their tensors on the rank's GPU, where tests/gpu asks for that; the world has chosen it."""
+    if os.environ.get("HPCCOMM_TEST_DEVICE") != "cuda":
+        yield
+        return
+    import torch
+
+    torch.set_default_device("cuda")
+    try:
+        yield
+    finally:
+        torch.set_default_device(None)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """Give every test, and what follows the last one, its own time."""

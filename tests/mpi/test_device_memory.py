@@ -15,6 +15,7 @@ from torch.distributed import ReduceOp
 from worlds import COMM, world
 
 from hpccomm.backends.base import Operation
+from hpccomm.backends.batch import Message, post
 from hpccomm.backends.cuda_aware import ask
 from hpccomm.backends.lane import Lane
 from hpccomm.backends.mpi import MpiBackend
@@ -136,6 +137,18 @@ def test_messages_arrive_in_order_from_whatever_is_computed_last(seat: Seat) -> 
         work.wait()
     seat.device.finish()
     assert [torch.equal(tensor, values(LEFT + place)) for place, tensor in enumerate(received)] == [True, True]
+
+
+def test_a_batch_of_messages_begins_whole(seat: Seat) -> None:
+    received, sent = seat.empty(), seat.filled()
+    messages = [
+        Message("send", seat.door.send(sent, RIGHT, 0), [sent], RIGHT, 0),
+        Message("recv", seat.door.recv(received, LEFT, 0), [received], LEFT, 0),
+    ]
+    post(seat.runner, messages).wait()
+    seat.device.finish()
+    assert torch.equal(received, values(LEFT))
+    assert not seat.runner.log.exchanges
 
 
 def test_the_probe_runs_beside_a_rank_and_knows_that_the_host_has_memory() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 import pytest
 from mpi4py import MPI
@@ -28,7 +29,7 @@ PLACEMENTS = {
 """Node of each rank, for every number of ranks that is tested."""
 
 _HERE = PLACEMENTS[COMM.size]
-CASES = [
+_ON_HOST = [
     ("A" * COMM.size, "mpi4py"),
     ("A" * COMM.size, "gloo"),
     ("A" * COMM.size, "shm(crossover=1)"),
@@ -36,13 +37,40 @@ CASES = [
     (_HERE[0], "hierarchical(gloo, mpi4py)"),
     (_HERE[-1], "hierarchical(shm(crossover=1), hierarchical(mpi4py, gloo, by=1))"),
 ]
+ON_GPU = os.environ.get("HPCCOMM_TEST_DEVICE") == "cuda"
+"""Whether tests/gpu has started these tests for tensors on GPUs."""
+
+_ALL = "A" * COMM.size
+CASES = (
+    _ON_HOST
+    if not ON_GPU
+    else [
+        (_ALL, "nccl"),
+        (_ALL, "nccl(accumulate=float32)"),
+        *([(_ALL, "nccl_cupy")] if find_spec("cupy") else []),
+        (_ALL, "mpi4py"),
+        (_ALL, "gloo"),
+        (_ALL, "ring(nccl)"),
+        (_ALL, "ring(mpi4py)"),
+        *((placement, "hierarchical(nccl, mpi4py)") for placement in _HERE),
+        (_HERE[-1], "hierarchical(mpi4py, nccl)"),
+        (_HERE[-1], "hierarchical(nccl, nccl)"),
+    ]
+)
 """Placement and backend of every world that collectives are tested in."""
+
+
+def is_bare_nccl(world: hpccomm.World) -> bool:
+    """Tell whether NCCL itself reduces and sends: it has no bitwise operators and no tags."""
+    return "nccl" in world.backend and not world.backend.startswith("ring")
 
 
 @contextmanager
 def world(placement: str, backend: str, *, timeout_s: float = 30.0) -> Iterator[hpccomm.World]:
     """Give a world whose rank i is on the node that the placement's i-th letter names."""
     os.environ["HPCCOMM_NODE_ID"] = placement[COMM.rank]
+    if aware := os.environ.get("HPCCOMM_TEST_CUDA_AWARE"):
+        os.environ["HPCCOMM_CUDA_AWARE"] = aware
     try:
         with hpccomm.init(backend, timeout_s=timeout_s) as made:
             yield made

@@ -67,11 +67,9 @@ def _blind(built: str, where: list[tuple[Host, Facts]]) -> Finding:
 
 
 def show(facts: Facts) -> Iterator[Line]:
-    """List the GPUs; whether MPI takes their memory is not known before it was tried on one."""
+    """List the GPUs."""
     yield Line("GPUs", listed(facts["gpus"] or facts["devices"], limit=8) or "none")
     yield Line("NVIDIA driver", facts["driver"] or "none")
-    aware = "not tried yet" if facts["devices"] else "no device here"
-    yield Line("CUDA-aware MPI", f"unknown: {aware}")
 
 
 CHECK = Check("gpus", look, judge, show)

@@ -30,6 +30,7 @@ def show(facts: Facts) -> Iterator[Line]:
     if facts.get("mpi"):
         yield Line("MPI library", f"{facts['mpi']}  {facts['mpi_file']}".rstrip())
         yield Line("thread level", facts.get("level") or "unknown: MPI was not started")
+        yield Line("CUDA-aware MPI", facts.get("cuda_aware") or "unknown: no GPU to try it on")
     else:
         yield Line("MPI library", facts.get("mpi_error") or "none")
 
