@@ -66,6 +66,7 @@ class HierarchicalBackend(Backend):
         self.support = self._intra.support.joined(self._peers.support).without(HALVES)
         self.max_count = min(self._intra.max_count, self._peers.max_count)
         self.notes = [*self._intra.notes, *self._peers.notes]
+        self.is_urgent = self._intra.is_urgent or self._peers.is_urgent
         self._wire = _wire_asked(wire)
         self._most_crossing = _MOST_CROSSING if self._peers.overlaps and self._wire is None else 1
 

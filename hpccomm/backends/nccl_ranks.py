@@ -81,9 +81,9 @@ def why_not(device: torch.device) -> str:
     """Say why NCCL cannot run in this process; nothing where it can."""
     if torch.version.cuda is None:
         return "torch is built without CUDA"
-    if device.type != "cuda":
-        return "torch sees no GPU"
-    return ""
+    if device.type == "cuda":
+        return ""
+    return "some ranks see a GPU and some none" if torch.cuda.is_available() else "torch sees no GPU"
 
 
 def _card(device: torch.device, fault: str) -> Card:

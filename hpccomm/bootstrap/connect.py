@@ -49,6 +49,7 @@ class Boot:
         survives: Whether the job goes on without ranks that die.
         binding: The GPU that this rank takes, None where it sees none.
         device: That GPU, or the CPU.
+        serves_gpus: Whether groups serve GPUs' tensors, for which every rank must see a GPU.
     """
 
     launch: Launch
@@ -66,6 +67,7 @@ class Boot:
     survives: bool = False
     binding: Binding | None = None
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    serves_gpus: bool = False
     pid: int = field(default_factory=os.getpid)
 
     @property
@@ -81,7 +83,8 @@ class Boot:
             ranks: The group's ranks, in order.
             name: The group's name, the same on its ranks.
         """
-        whole = Context(self.topology, store, self.communicator, self.device, self.address, self.timeout_s)
+        device = self.device if self.serves_gpus else torch.device("cpu")
+        whole = Context(self.topology, store, self.communicator, device, self.address, self.timeout_s)
         whole.quiet_s, whole.describe = self.quiet_s, self.exchange.describe
         return whole.split(ranks, name)
 
@@ -163,7 +166,7 @@ def watch_over(boot: Boot, everyone: Sequence[Hello], environ: Mapping[str, str]
     here = [rank for rank, where in enumerate(topology.hosts) if where == host]
     boot.crowded = engine.crowded = len(here) > len(frozenset[int]().union(*(everyone[rank].cores for rank in here)))
     boot.binding = bind([everyone[rank].gpus for rank in here], here.index(exchange.rank))
-    boot.device = take(boot.binding)
+    boot.device, boot.serves_gpus = take(boot.binding), all(one.gpus for one in everyone)
     exchange.name = "world"
 
 

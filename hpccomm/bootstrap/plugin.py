@@ -101,15 +101,15 @@ def create(options: Any, pg_options: object | None) -> HpccommProcessGroup | Hpc
     log = GroupLog(name, ranks, control.topology.rank, backend.expression)
     log.notes += [*backend.notes, *backend.fell_back]
     flight.add(log)
-    lane = _lane(backend, booted)
+    lane = _lane(backend)
     watch: dict[str, Any] = {"blame": vigil.blame, "on_death": vigil.on_death, "lost": vigil.lost}
     runner = Runner(backend, log, asked=expression, lane=lane, **watch)
     return _face(runner)
 
 
-def _lane(backend: Backend, booted: Boot) -> Lane | None:
-    """Give a group its way to this rank's GPU, where that serves it."""
-    device = device_of(booted.device)
+def _lane(backend: Backend) -> Lane | None:
+    """Give a group its way to this rank's GPU, where it serves that."""
+    device = device_of(backend.context.device)
     if device is None or "cuda" not in backend.support.devices:
         return None
     return Lane(device, urgent=backend.is_urgent, takes_barriers="cpu" not in backend.support.devices)

@@ -200,7 +200,7 @@ class GroupLog:
     def _still_on_device(self) -> list[Entry]:
         """Give the operations that a GPU has not come past; it takes them in their order."""
         queued = self._on_device
-        while queued and (is_past := queued[0].is_past) is not None and is_past():
+        while queued and _is_past(queued[0]):
             queued.popleft().end("done")
         return list(queued)
 
@@ -273,6 +273,13 @@ class Flight:
         }
         write_whole(file, json.dumps(record))
         return file
+
+
+def _is_past(entry: Entry) -> bool:
+    try:
+        return entry.is_past is None or entry.is_past()
+    except RuntimeError:  # of a device that failed; whoever uses it next is told
+        return True
 
 
 def _dtype_name(dtype: Any) -> str:
