@@ -46,6 +46,7 @@ class RecordingDevice:
         self.told: list[str] = []
         self.caller = Stream("caller")
         self.streams = [self.caller]
+        self.held: Stream | None = None  # does nothing meanwhile
         self._threads = threading.local()
         self._lock = threading.RLock()
         self._memory: list[torch.Tensor] = []
@@ -97,20 +98,24 @@ class RecordingDevice:
     def future(self) -> torch.futures.Future[Any]:
         return torch.futures.Future()
 
-    def advance(self) -> None:
-        """Do the first piece of work that waits for nothing."""
+    def advance(self, *, caller_first: bool = False) -> None:
+        """Do a piece of work that waits for nothing; of the stream made last, so that what nothing orders goes wrong.
+
+        Args:
+            caller_first: Begin with the caller's stream instead.
+        """
         with self._lock:
-            for stream in self.streams:
-                if stream.queued and stream.queued[0]():
+            for stream in self.streams if caller_first else reversed(self.streams):
+                if stream is not self.held and stream.queued and stream.queued[0]():
                     stream.queued.popleft()
                     stream.done += 1
                     return
 
     def finish(self) -> None:
-        """Do all work."""
+        """Do all work, the caller's as early as it may be done."""
         while any(stream.queued for stream in self.streams):
             left = sum(len(stream.queued) for stream in self.streams)
-            self.advance()
+            self.advance(caller_first=True)
             assert sum(len(stream.queued) for stream in self.streams) < left, "streams wait for each other"
 
     def _queue(self, stream: Stream, name: str, action: Callable[[], object], *, is_wait: bool = False) -> None:
