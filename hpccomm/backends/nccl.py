@@ -68,13 +68,13 @@ class NcclBackend(Backend):
         """Queue ncclAllReduce."""
         options = AllreduceOptions()
         options.reduceOp = ReduceOp(op)
-        return _queued(lambda: self._group.allreduce([buffer], options))
+        return self._queued(lambda: self._group.allreduce([buffer], options))
 
     def broadcast(self, buffer: torch.Tensor, root: int) -> Operation:
         """Queue ncclBroadcast."""
         options = BroadcastOptions()
         options.rootRank = root
-        return _queued(lambda: self._group.broadcast([as_bytes(buffer)], options))
+        return self._queued(lambda: self._group.broadcast([as_bytes(buffer)], options))
 
     def reduce_scatter(
         self, output: torch.Tensor, source: torch.Tensor, op: Op, counts: Sequence[int] | None = None
@@ -86,7 +86,7 @@ class NcclBackend(Backend):
         options = ReduceScatterOptions()
         options.reduceOp = ReduceOp(op)
         flat = output.view(-1), source.view(-1)
-        return _queued(lambda: self._group._reduce_scatter_base(*flat, options))
+        return self._queued(lambda: self._group._reduce_scatter_base(*flat, options))
 
     def all_gather(self, output: torch.Tensor, source: torch.Tensor, counts: Sequence[int] | None = None) -> Operation:
         """Queue ncclAllGather; unequal shares travel padded to the largest."""
@@ -96,13 +96,13 @@ class NcclBackend(Backend):
 
     def _gather_equal(self, output: torch.Tensor, source: torch.Tensor) -> Operation:
         flat = as_bytes(output), as_bytes(source)
-        return _queued(lambda: self._group._allgather_base(*flat, AllgatherOptions()))
+        return self._queued(lambda: self._group._allgather_base(*flat, AllgatherOptions()))
 
     def reduce(self, buffer: torch.Tensor, op: Op, root: int) -> Operation:
         """Queue ncclReduce."""
         options = ReduceOptions()
         options.reduceOp, options.rootRank = ReduceOp(op), root
-        return _queued(lambda: self._group.reduce([buffer], options))
+        return self._queued(lambda: self._group.reduce([buffer], options))
 
     def gather(self, output: torch.Tensor | None, source: torch.Tensor, root: int) -> Operation:
         """Queue grouped sends and receives."""
@@ -110,7 +110,7 @@ class NcclBackend(Backend):
         options.rootRank = root
         sent = as_bytes(source)
         blocks = [] if output is None else [list(torch.split(as_bytes(output), max(sent.numel(), 1)))]
-        return _queued(lambda: self._group.gather(blocks, [sent], options))
+        return self._queued(lambda: self._group.gather(blocks, [sent], options))
 
     def scatter(self, output: torch.Tensor, source: torch.Tensor | None, root: int) -> Operation:
         """Queue grouped sends and receives."""
@@ -118,7 +118,7 @@ class NcclBackend(Backend):
         options.rootRank = root
         received = as_bytes(output)
         blocks = [] if source is None else [list(torch.split(as_bytes(source), max(received.numel(), 1)))]
-        return _queued(lambda: self._group.scatter([received], blocks, options))
+        return self._queued(lambda: self._group.scatter([received], blocks, options))
 
     def all_to_all(
         self, output: torch.Tensor, source: torch.Tensor, sent: Sequence[int], received: Sequence[int]
@@ -127,7 +127,7 @@ class NcclBackend(Backend):
         width = output.element_size()
         sizes = [[count * width for count in counts] for counts in (received, sent)]
         flat = as_bytes(output), as_bytes(source)
-        return _queued(lambda: self._group.alltoall_base(*flat, *sizes, AllToAllOptions()))
+        return self._queued(lambda: self._group.alltoall_base(*flat, *sizes, AllToAllOptions()))
 
     def barrier(self) -> Operation:
         """Reduce one element, and wait for the GPU."""
@@ -150,6 +150,13 @@ class NcclBackend(Backend):
         work = self._group._end_coalescing()
         return work.wait  # type: ignore[no-any-return]
 
+    def _queued(self, begin: Callable[[], Any]) -> Operation:
+        """Queue a call, and have the stream that this thread works in wait for it."""
+        with self._messages.lock:
+            work = begin()
+        work.wait()
+        yield from ()
+
     def close(self) -> None:
         """Destroy the communicator; after a failure, without waiting for the other ranks."""
         if self.context.health.broken:
@@ -159,15 +166,10 @@ class NcclBackend(Backend):
         super().close()
 
 
-def _queued(begin: Callable[[], Any]) -> Operation:
-    """Queue a call, and have the stream that this thread works in wait for it."""
-    begin().wait()
-    yield from ()
-
-
 def _process_group(context: Context, high_priority: bool) -> Any:
     options = ProcessGroupNCCL.Options(is_high_priority_stream=high_priority)
     options._timeout = _OF_TORCH
+    options.config.blocking = 1  # what goes wrong between the ranks is raised here
     topology = context.topology
     with torch.cuda.device(context.device):
         group = ProcessGroupNCCL(context.store, topology.rank, topology.world_size, options)

@@ -42,20 +42,23 @@ class Messages:
 
     Args:
         queue: Queues the messages of a group.
+
+    Attributes:
+        lock: Held around every call of NCCL on a communicator, which takes one at a time.
     """
 
     def __init__(self, queue: Callable[[Sequence[Message]], Wait]) -> None:
         self._queue = queue
         self._open = _Group()
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
 
     def exchange(self, move: str, buffer: torch.Tensor, peer: int) -> Operation:
         """Queue a message together with those of its group."""
-        with self._lock:
+        with self.lock:
             group = self._open
             group.messages.append((move, as_bytes(buffer), peer))
         yield "the messages of its group"
-        with self._lock:
+        with self.lock:
             if group.wait is None:
                 self._open = _Group()
                 group.wait = self._queue(group.messages)

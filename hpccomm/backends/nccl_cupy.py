@@ -72,23 +72,16 @@ class NcclCupyBackend(Backend):
 
     def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
         """Queue ncclAllReduce in place."""
-        at = buffer.data_ptr()
-        self._communicator.allReduce(
-            at, at, buffer.numel(), self._types[buffer.dtype], self._ops[op], self._stream(buffer)
-        )
-        yield from ()
+        return self._queued("allReduce", buffer, buffer, buffer.numel(), self._types[buffer.dtype], self._ops[op])
 
     def broadcast(self, buffer: torch.Tensor, root: int) -> Operation:
         """Queue ncclBroadcast in place."""
-        at = buffer.data_ptr()
-        self._communicator.broadcast(at, at, _width(buffer), self._byte, root, self._stream(buffer))
-        yield from ()
+        return self._queued("broadcast", buffer, buffer, _width(buffer), self._byte, root)
 
     def reduce(self, buffer: torch.Tensor, op: Op, root: int) -> Operation:
         """Queue ncclReduce in place."""
-        at, kind = buffer.data_ptr(), self._types[buffer.dtype]
-        self._communicator.reduce(at, at, buffer.numel(), kind, self._ops[op], root, self._stream(buffer))
-        yield from ()
+        kind = self._types[buffer.dtype]
+        return self._queued("reduce", buffer, buffer, buffer.numel(), kind, self._ops[op], root)
 
     def reduce_scatter(
         self, output: torch.Tensor, source: torch.Tensor, op: Op, counts: Sequence[int] | None = None
@@ -96,10 +89,9 @@ class NcclCupyBackend(Backend):
         """Queue ncclReduceScatter; for unequal shares, ncclAllReduce of everything."""
         if counts is not None:
             start = offsets(counts)[self.rank]
-            yield from reduce_whole(lambda whole: self.all_reduce(whole, op), output, source, start)
-            return
-        addresses, kind = (source.data_ptr(), output.data_ptr()), self._types[source.dtype]
-        self._communicator.reduceScatter(*addresses, output.numel(), kind, self._ops[op], self._stream(source))
+            return reduce_whole(lambda whole: self.all_reduce(whole, op), output, source, start)
+        kind = self._types[source.dtype]
+        return self._queued("reduceScatter", source, output, output.numel(), kind, self._ops[op])
 
     def all_gather(self, output: torch.Tensor, source: torch.Tensor, counts: Sequence[int] | None = None) -> Operation:
         """Queue ncclAllGather; unequal shares travel padded to the largest."""
@@ -108,8 +100,12 @@ class NcclCupyBackend(Backend):
         return gather_padded(self._gather_equal, output, source, counts)
 
     def _gather_equal(self, output: torch.Tensor, source: torch.Tensor) -> Operation:
-        addresses = source.data_ptr(), output.data_ptr()
-        self._communicator.allGather(*addresses, _width(source), self._byte, self._stream(source))
+        return self._queued("allGather", source, output, _width(source), self._byte)
+
+    def _queued(self, name: str, sent: torch.Tensor, received: torch.Tensor, *arguments: Any) -> Operation:
+        """Queue a call in the stream that this thread works in."""
+        with self._messages.lock:
+            getattr(self._communicator, name)(sent.data_ptr(), received.data_ptr(), *arguments, self._stream())
         yield from ()
 
     def barrier(self) -> Operation:
@@ -132,7 +128,7 @@ class NcclCupyBackend(Backend):
         try:
             for move, data, peer in messages:
                 call = getattr(self._communicator, move)
-                call(data.data_ptr(), data.numel(), self._byte, peer, self._stream(data))
+                call(data.data_ptr(), data.numel(), self._byte, peer, self._stream())
         finally:
             self._nccl.groupEnd()
         return lambda: None
@@ -148,8 +144,8 @@ class NcclCupyBackend(Backend):
     def _on_device(self) -> Any:
         return torch.cuda.device(self.context.device)
 
-    def _stream(self, tensor: torch.Tensor) -> int:
-        return torch.cuda.current_stream(tensor.device).cuda_stream
+    def _stream(self) -> int:
+        return torch.cuda.current_stream(self.context.device).cuda_stream
 
 
 def _width(tensor: torch.Tensor) -> int:

@@ -38,7 +38,7 @@ class OnHost(NcclCupyBackend):
     def _on_device(self) -> Any:
         return nullcontext()
 
-    def _stream(self, tensor: torch.Tensor) -> int:
+    def _stream(self) -> int:
         return nccl_stand_in.STREAM
 
 
