@@ -41,6 +41,9 @@ class LibraryCall:
 
 Operation = Generator[str | LibraryCall, None, None]
 
+PREPARES = "the GPU, so that it can be posted"
+"""Yielded, as this very object, by an operation that is not posted yet; whoever begins several waits for that first."""
+
 SCHEDULE_TAG, BLOCKS_TAG = 32767, 32766
 """Tags that no user's message may have: those of schedules' messages and of all_to_all's; all MPIs grant them."""
 
@@ -162,6 +165,9 @@ class Backend(ABC):
                 yield "a group that is dead"  # whoever steps this gives it up
             receiving = self.recv(buffer, sender, tag)
             waits = next(receiving, None)
+            while waits is PREPARES:
+                yield waits
+                waits = next(receiving, None)
         finally:
             line.remove(turn)
         found.append(sender)
@@ -220,6 +226,9 @@ def together(operations: Iterable[Operation]) -> Operation:
     begun = []
     for operation in operations:
         waits = next(operation, None)
+        while waits is PREPARES:
+            yield waits
+            waits = next(operation, None)
         if waits is not None:
             begun.append(resumed(waits, operation))
     for operation in begun:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import torch
 
-from hpccomm.backends.base import SCHEDULE_TAG, Backend, Operation, resumed
+from hpccomm.backends.base import PREPARES, SCHEDULE_TAG, Backend, Operation, resumed
 from hpccomm.backends.c10d import Op
 from hpccomm.backends.combine import COMBINE
 from hpccomm.schedule import Interval, Step
@@ -41,18 +41,17 @@ def execute(
             continue
         if step.dest >= 0 and step.send[0] < step.send[1]:
             data = (buffer if source is None else source)[slice(*step.send)]
-            _post(pending, step.send, carrier.send(data, step.dest, SCHEDULE_TAG))
+            sending = carrier.send(data, step.dest, SCHEDULE_TAG)
+            waits = next(sending, None)
+            while waits is PREPARES:
+                yield waits
+                waits = next(sending, None)
+            if waits is not None:
+                pending.append((step.send, resumed(waits, sending)))
         if step.source >= 0 and step.recv[0] < step.recv[1]:
             yield from _receive(step, carrier, buffer, op, pending if source is None else [])
     for _, sending in pending:
         yield from sending
-
-
-def _post(pending: Pending, interval: Interval, sending: Operation) -> None:
-    """Start a send, and note it if it goes on."""
-    waits = next(sending, None)
-    if waits is not None:
-        pending.append((interval, resumed(waits, sending)))
 
 
 def _receive(step: Step, carrier: Backend, buffer: torch.Tensor, op: Op | None, pending: Pending) -> Operation:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hpccomm.backends.base import Backend, LibraryCall, Operation, offsets
+from hpccomm.backends.base import PREPARES, Backend, LibraryCall, Operation, offsets
 from hpccomm.backends.c10d import Op, ReduceOp
 from hpccomm.backends.context import Context
 from hpccomm.backends.device import Device
@@ -260,7 +260,7 @@ class MpiBackend(Backend):
         if device is not None and device.owns(tensor):
             event = device.record(device.current())
             while not event.query():
-                yield "the GPU"
+                yield PREPARES
 
     def _arrival(self) -> Operation:
         request = self._comm.Ibarrier()

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from hpccomm.backends.base import Backend, Operation
+from hpccomm.backends.base import PREPARES, Backend, Operation
 from hpccomm.backends.c10d import Op
 from hpccomm.backends.device import Device, Event
 from hpccomm.backends.layout import pieces
@@ -166,7 +166,7 @@ class StagedBackend(Backend):
 
     def _past(self, event: Event | None) -> Operation:
         while event is not None and not event.query():
-            yield "a copy from the GPU"
+            yield PREPARES
 
     def _pinned_like(self, tensor: torch.Tensor) -> torch.Tensor:
         memory = self._device.pinned(tensor.numel() * tensor.element_size())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable
 
-from hpccomm.backends.base import Operation, resumed
+from hpccomm.backends.base import PREPARES, Operation, resumed
 
 
 class Turns:
@@ -27,7 +27,7 @@ class Turns:
         try:
             yield from before
             while turns[0] is not mine:
-                yield "the messages before it"
+                yield PREPARES
             posted = post()
             waits = next(posted, None)
         finally:

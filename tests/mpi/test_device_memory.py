@@ -14,9 +14,11 @@ import torch
 from torch.distributed import ReduceOp
 from worlds import COMM, world
 
+from hpccomm.algorithms import ALGORITHMS
 from hpccomm.backends.base import Operation
 from hpccomm.backends.batch import Message, post
 from hpccomm.backends.cuda_aware import ask
+from hpccomm.backends.execute import execute
 from hpccomm.backends.lane import Lane
 from hpccomm.backends.mpi import MpiBackend
 from hpccomm.backends.runner import Runner
@@ -28,6 +30,7 @@ from recording import RecordingDevice
 pytestmark = pytest.mark.mpi
 
 RANK, SIZE, ELEMENTS = COMM.rank, COMM.size, 12
+LARGE = 300_000  # elements of a message that waits for its receiver
 LEFT, RIGHT = (RANK - 1) % SIZE, (RANK + 1) % SIZE
 
 
@@ -140,15 +143,27 @@ def test_messages_arrive_in_order_from_whatever_is_computed_last(seat: Seat) -> 
 
 
 def test_a_batch_of_messages_begins_whole(seat: Seat) -> None:
-    received, sent = seat.empty(), seat.filled()
+    received, sent = seat.empty(LARGE), seat.device.tensor(torch.zeros(LARGE))
+    seat.device.compute("fill", lambda: sent.fill_(RANK))
     messages = [
         Message("send", seat.door.send(sent, RIGHT, 0), [sent], RIGHT, 0),
         Message("recv", seat.door.recv(received, LEFT, 0), [received], LEFT, 0),
     ]
     post(seat.runner, messages).wait()
     seat.device.finish()
-    assert torch.equal(received, values(LEFT))
+    assert set(received.tolist()) == {float(LEFT)}
     assert not seat.runner.log.exchanges
+
+
+@pytest.mark.parametrize("name", ("ring", "halving_doubling", "pairwise"))
+def test_schedules_over_messages_that_wait_for_the_device(seat: Seat, name: str) -> None:
+    schedule = ALGORITHMS[name].all_reduce
+    assert schedule is not None
+    tensor = seat.device.tensor(torch.zeros(LARGE))
+    seat.device.compute("fill", lambda: tensor.fill_(RANK + 1))
+    steps = schedule(RANK, SIZE, LARGE)
+    operation = seat.lane.carry([tensor], lambda: execute(steps, seat.runner.backend, tensor, ReduceOp.SUM))
+    assert set(seat.run(operation, tensor).tolist()) == {SIZE * (SIZE + 1) / 2}
 
 
 def test_the_probe_runs_beside_a_rank_and_knows_that_the_host_has_memory() -> None:
