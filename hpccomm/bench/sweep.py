@@ -134,10 +134,10 @@ def _child(options: Options, environ: Mapping[str, str], timeout_s: float) -> st
         ran = subprocess.run(command, input=pickle.dumps(options), env=environ, capture_output=True, timeout=timeout_s)
     except subprocess.TimeoutExpired:
         return f"no end after {timeout_s:g} s"
-    if ran.returncode in (0, 1):
+    if ran.returncode in (0, 1) and (options.json is None or options.json.exists()):
         return ""
     said = ran.stderr.decode(errors="replace").strip().splitlines() or ["without a word"]
-    return f"ended with status {ran.returncode}: {said[-1][:200]}"
+    return f"ended with status {ran.returncode}: {' '.join(' '.join(said[-3:]).split())[:300]}"
 
 
 def _limit_s(options: Options) -> float:
