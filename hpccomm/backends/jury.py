@@ -62,9 +62,8 @@ class Jury:
         """
         none = 2 * self._size
         mine = none if not failure else self._rank + self._size * (failure == HEARD)
-        words = torch.tensor(
-            [mine, sum_of_bytes, ~sum_of_bytes, -int(asks)], device="cpu"
-        )  # ~ turns the order around, as - does
+        turned = ~sum_of_bytes, -int(asks)  # the order around, so that MIN gives the most
+        words = torch.tensor([mine, sum_of_bytes, *turned], device="cpu")
         yield from self._carrier.all_reduce(words, ReduceOp.MIN)
         first, least, most, asked = words.tolist()
         if first < none:
