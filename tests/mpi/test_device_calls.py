@@ -1,0 +1,40 @@
+"""torch.distributed's own functions on a GPU's tensors, on a device in host memory that does its work late."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.distributed as dist
+from worlds import COMM, world
+
+from hpccomm.backends.bare import has_backend_class
+from hpccomm.bootstrap import plugin
+from recording import RecordingDevice
+
+pytestmark = pytest.mark.mpi
+
+RANK, SIZE = COMM.rank, COMM.size
+LARGE = 300_000  # elements of a message that waits for its receiver
+LEFT, RIGHT = (RANK - 1) % SIZE, (RANK + 1) % SIZE
+
+
+def test_torchs_own_calls_go_through_the_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = RecordingDevice()
+    monkeypatch.setattr(plugin, "device_of", lambda _: device)
+    with world("A" * SIZE, "mpi4py"):
+        tensor = device.tensor(torch.zeros(4))
+        device.compute("fill", lambda: tensor.fill_(RANK + 1.0))
+        work = dist.all_reduce(tensor, async_op=True)
+        work.wait()
+        assert torch.equal(work.get_future().wait()[0], tensor)
+        device.finish()
+        assert set(tensor.tolist()) == {SIZE * (SIZE + 1) / 2}
+        received, sent = device.tensor(torch.zeros(LARGE)), device.tensor(torch.zeros(LARGE))
+        device.compute("fill", lambda: sent.fill_(RANK))
+        works = dist.batch_isend_irecv([dist.P2POp(dist.isend, sent, RIGHT), dist.P2POp(dist.irecv, received, LEFT)])
+        assert len(works) == (1 if has_backend_class() else 2), "torch before 2.14 posts one after the other"
+        for work in works:
+            work.wait()
+        device.finish()
+        assert set(received.tolist()) == {float(LEFT)}
+        dist.barrier()
