@@ -1,7 +1,7 @@
 """Several messages that torch posts as one (``batch_isend_irecv``): all begin before any is waited for.
 
-Torch before 2.14 posts them one after the other to groups that are made in Python. NCCL's then wait for each other where
-two ranks send to each other what its buffers do not hold.
+Torch before 2.14 posts them one after the other to groups that are made in Python. NCCL's then wait for each other
+where two ranks send to each other what its buffers do not hold.
 """
 
 from __future__ import annotations

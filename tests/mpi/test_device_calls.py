@@ -11,7 +11,7 @@ from hpccomm.backends.bare import has_backend_class
 from hpccomm.bootstrap import plugin
 from recording import RecordingDevice
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.skipif(COMM.size > 3, reason="nothing new with more ranks")]
 
 RANK, SIZE = COMM.rank, COMM.size
 LARGE = 300_000  # elements of a message that waits for its receiver

@@ -27,7 +27,7 @@ from hpccomm.expression import parse
 from hpccomm.watch.flight import GroupLog
 from recording import RecordingDevice
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.skipif(COMM.size > 3, reason="nothing new with more ranks")]
 
 RANK, SIZE, ELEMENTS = COMM.rank, COMM.size, 12
 LARGE = 300_000  # elements of a message that waits for its receiver
@@ -166,6 +166,7 @@ def test_schedules_over_messages_that_wait_for_the_device(seat: Seat, name: str)
     assert set(seat.run(operation, tensor).tolist()) == {SIZE * (SIZE + 1) / 2}
 
 
+@pytest.mark.skipif(COMM.size != 2, reason="once is enough")
 def test_the_probe_runs_beside_a_rank_and_knows_that_the_host_has_memory() -> None:
     """As the only rank of an MPI of its own, with the calls on host memory, which every library takes."""
     found = ask([sys.executable, "-m", "hpccomm.backends.cuda_probe", "cpu"], os.environ) if RANK == 0 else None
