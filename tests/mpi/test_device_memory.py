@@ -155,8 +155,11 @@ def test_a_batch_of_messages_begins_whole(seat: Seat) -> None:
     assert not seat.runner.log.exchanges
 
 
-@pytest.mark.parametrize("name", ("ring", "halving_doubling", "pairwise"))
+@pytest.mark.parametrize("name", ("ring", "pairwise"))
 def test_schedules_over_messages_that_wait_for_the_device(seat: Seat, name: str) -> None:
+    """Such as begin with a send: the device does torch's additions at once, be its memory filled or not."""
+    if isinstance(seat.runner.backend, StagedBackend):
+        pytest.skip("schedules over staged messages are staged as a whole")
     schedule = ALGORITHMS[name].all_reduce
     assert schedule is not None
     tensor = seat.device.tensor(torch.zeros(LARGE))
