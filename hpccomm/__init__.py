@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from hpccomm.lazy import finder
 
 if TYPE_CHECKING:
+    from hpccomm.bootstrap.init import init
     from hpccomm.bootstrap.plugin import Options
-    from hpccomm.bootstrap.world import World, init
+    from hpccomm.bootstrap.world import World
     from hpccomm.library_options import GlooOptions, NcclOptions
 
 __version__ = "0.1.0"
@@ -24,6 +25,6 @@ __getattr__ = finder(
         "NcclOptions": "hpccomm.library_options",
         "Options": "hpccomm.bootstrap.plugin",
         "World": "hpccomm.bootstrap.world",
-        "init": "hpccomm.bootstrap.world",
+        "init": "hpccomm.bootstrap.init",
     },
 )

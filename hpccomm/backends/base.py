@@ -233,3 +233,9 @@ def together(operations: Iterable[Operation]) -> Operation:
             begun.append(resumed(waits, operation))
     for operation in begun:
         yield from operation
+
+
+def chained(operations: Iterable[Operation]) -> Operation:
+    """Run operations one after the other."""
+    for operation in operations:
+        yield from operation

@@ -8,14 +8,16 @@ backend in particular.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any, NoReturn, cast
 from weakref import WeakSet
 
 import torch
 
-from hpccomm.backends.base import Backend, LibraryCall, Operation
+from hpccomm.backends.base import Backend, LibraryCall, Operation, chained
 from hpccomm.backends.checked import compared
+from hpccomm.backends.describe import description_of, shape_of
 from hpccomm.backends.door import FrontDoor
 from hpccomm.backends.drive import GroupDeadError, OverdueError, begin_waiting, drive, try_ahead
 from hpccomm.backends.engine import Line, engine
@@ -35,13 +37,22 @@ from hpccomm.errors import (
 from hpccomm.expression import Expression
 from hpccomm.watch.flight import P2P, Entry, GroupLog
 
-_SAME_COUNT = frozenset({"all_reduce", "broadcast", "reduce", "all_gather", "scatter"})
-"""Collectives of which every rank must state the same number of elements."""
-
 AnyWork = DoneWork | PendingWork | StreamWork
 
-Blame = Callable[[GroupLog, Entry], str]
-"""Finds out who holds an operation up, in words; nothing where that is not known."""
+
+@dataclass(frozen=True)
+class Watch:
+    """Who looks after a group.
+
+    Attributes:
+        blame: Finds out who holds an operation up, in words; nothing where that is not known.
+        on_death: Called once when the group dies, with its record and whether all ranks know it by themselves.
+        lost: Says which ranks have died, where the job goes on without them, given an error that may come of it.
+    """
+
+    blame: Callable[[GroupLog, Entry], str] = lambda log, entry: ""
+    on_death: Callable[[GroupLog, bool], Any] = lambda log, everywhere: None
+    lost: Callable[[Exception | None], str] = lambda error: ""
 
 
 class Runner:
@@ -51,9 +62,7 @@ class Runner:
         backend: What carries them.
         log: The group's record.
         asked: The expression that the backend was built from.
-        blame: Finds out who holds an operation up.
-        on_death: Called once when the group dies, with its record and whether all ranks know it by themselves.
-        lost: Says which ranks have died, where the job goes on without them, given an error that may come of it.
+        watch: Who looks after it.
         lane: The group's way to this rank's GPU, where it has one.
 
     Attributes:
@@ -66,9 +75,7 @@ class Runner:
         log: GroupLog,
         *,
         asked: Expression,
-        blame: Blame = lambda log, entry: "",
-        on_death: Callable[[GroupLog, bool], Any] = lambda log, everywhere: None,
-        lost: Callable[[Exception | None], str] = lambda error: "",
+        watch: Watch = Watch(),
         lane: Lane | None = None,
     ) -> None:
         self.backend, self.lane = backend, lane
@@ -76,7 +83,7 @@ class Runner:
         self.expression = backend.expression
         self.log, self.asked = log, asked
         self.timeout_s = backend.context.timeout_s
-        self._blame, self._on_death, self._lost = blame, on_death, lost
+        self._watch = watch
         self._line = Line()
         self._exchanges: WeakSet[Task] = WeakSet()
         self._closed = False
@@ -94,18 +101,18 @@ class Runner:
         if type(operation) is Carried:
             return self._run_carried(what, operation, tensors, options, is_async)
         if self.backend.checks:
-            operation = compared(self.backend, _description(what, tensors, options), operation)
+            operation = compared(self.backend, description_of(what, tensors, options), operation)
         if is_async or log.why_dead is not None or line.tasks or not line.turn.acquire(False):
-            return self._begin(log.begin(what, *_shape(tensors)), operation, tensors, options, is_async)
+            return self._begin(log.begin(what, *shape_of(tensors)), operation, tensors, options, is_async)
         try:
             waits = try_ahead(operation)
             if waits is None:
-                log.entries.append((sequence, what, *_shape(tensors), monotonic()))
+                log.entries.append((sequence, what, *shape_of(tensors), monotonic()))
             else:
-                self._finish(log.begin(what, *_shape(tensors)), operation, waits, options)
+                self._finish(log.begin(what, *shape_of(tensors)), operation, waits, options)
         except BaseException as error:
             operation.close()
-            self._raise(log.current or log.begin(what, *_shape(tensors)), error)
+            self._raise(log.current or log.begin(what, *shape_of(tensors)), error)
         finally:
             log.current = None
             line.turn.release()
@@ -116,9 +123,9 @@ class Runner:
     ) -> DoneWork | StreamWork:
         """Run a collective on a GPU's tensors; the host goes on when its work is queued."""
         if self.backend.checks:
-            text = _description(what, tensors, options)
+            text = description_of(what, tensors, options)
             operation = operation.inside(lambda inner: compared(self.backend, text, inner))
-        entry = self.log.begin(what, *_shape(tensors))
+        entry = self.log.begin(what, *shape_of(tensors))
         work = StreamWork(self._begin(entry, operation, tensors, options, is_async), operation, tensors)
         if is_async:
             return work
@@ -134,7 +141,7 @@ class Runner:
 
     def run_all(self, what: str, operations: Iterable[Operation], tensors: Sequence[Any], options: Any) -> AnyWork:
         """Run several collectives, one after the other, under one deadline."""
-        return self.run(what, combined(operations, _chained), tensors, options)
+        return self.run(what, combined(operations, chained), tensors, options)
 
     def post(
         self,
@@ -156,7 +163,7 @@ class Runner:
             tag: The message's tag.
             found: Where the operation puts the rank that it received from, where that may be any.
         """
-        entry = self.log.begin_exchange(what, *_shape(tensors), peer, tag)
+        entry = self.log.begin_exchange(what, *shape_of(tensors), peer, tag)
         if self.log.why_dead is not None:
             raise self._dead(entry)
         task = self._task(operation, entry, tensors, self.timeout_s)
@@ -173,7 +180,7 @@ class Runner:
         if self.log.why_dead is None:
             self.log.died_at = 0 if entry is None or entry.collective in P2P else entry.sequence
             self.log.overdue, self.log.why_dead = overdue, why
-            self._on_death(self.log, everywhere)
+            self._watch.on_death(self.log, everywhere)
 
     def renew(self, backend: Backend) -> None:
         """Go on with another backend, under the group's next generation, after `stop`."""
@@ -249,7 +256,7 @@ class Runner:
         """Give the error that waiters get; the group is dead unless the operation was refused before it began."""
         if isinstance(error, (UnsupportedError, OptionError, MismatchError)):
             return error
-        if lost := self._lost(None if isinstance(error, (OverdueError, GroupDeadError)) else error):
+        if lost := self._watch.lost(None if isinstance(error, (OverdueError, GroupDeadError)) else error):
             self.end(lost, entry, everywhere=True)
             return self._of_loss(entry, lost)
         if isinstance(error, HpccommError):
@@ -265,13 +272,13 @@ class Runner:
             found = f"{type(error).__name__}: {error}"
             self.end(f"{entry} failed on rank {self.log.ranks[self.log.rank]}: {error}", entry)
         told = self.log.heard and not self.log.overdue  # the rank that failed has said why
-        blame = "" if told else self._blame(self.log, entry)  # last, as it takes time in which others must not go on
+        blame = "" if told else self._watch.blame(self.log, entry)
         kind = DeadGroupError if isinstance(error, GroupDeadError) else BackendError
         return self._ended(entry, f"{found}: {blame}" if blame else found, kind)
 
     def _dead(self, entry: Entry) -> HpccommError:
         entry.end("failed")
-        if lost := self._lost(None):
+        if lost := self._watch.lost(None):
             return self._of_loss(entry, lost)
         return self._ended(entry, f"the group is dead: {self.log.why_dead}", DeadGroupError)
 
@@ -288,28 +295,3 @@ class Runner:
             found=found,
             remedy="look for the rank that is missing or failed first; the group is dead, World.renew makes it anew",
         )
-
-
-def _shape(tensors: Sequence[Any]) -> tuple[int, Any]:
-    """Give elements and dtype of an operation's first tensor, or of the tensors in its first list."""
-    if not tensors:
-        return 0, None
-    first = tensors[0]
-    if isinstance(first, torch.Tensor):
-        return first.numel(), first.dtype
-    return sum(tensor.numel() for tensor in first), first[0].dtype if first else None
-
-
-def _description(what: str, tensors: Sequence[Any], options: Any) -> str:
-    """Say what a collective is, as far as it must be alike on all ranks."""
-    count, dtype = _shape(tensors)
-    words = [what, f"of {count if what in _SAME_COUNT else ''} {dtype or ''}".replace("torch.", "")]
-    op, root = getattr(options, "reduceOp", None), getattr(options, "rootRank", None)
-    words += [f"with {getattr(op, 'op', op)}".replace("RedOpType.", "")] if op is not None else []
-    words += [f"root {root}"] if root is not None else []
-    return " ".join(" ".join(words).split())
-
-
-def _chained(operations: Iterable[Operation]) -> Operation:
-    for operation in operations:
-        yield from operation

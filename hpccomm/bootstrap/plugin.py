@@ -23,7 +23,7 @@ from hpccomm.backends.device import device_of
 from hpccomm.backends.lane import Lane
 from hpccomm.backends.process_group import NAME, HpccommBackend, HpccommProcessGroup
 from hpccomm.backends.registry import build
-from hpccomm.backends.runner import Runner
+from hpccomm.backends.runner import Runner, Watch
 from hpccomm.backends.staged import staged
 from hpccomm.bootstrap.agreement import agreed
 from hpccomm.bootstrap.beside import GroupBeside
@@ -102,8 +102,8 @@ def create(options: Any, pg_options: object | None) -> HpccommProcessGroup | Hpc
     log.notes += [*backend.notes, *backend.fell_back]
     flight.add(log)
     lane = _lane(backend)
-    watch: dict[str, Any] = {"blame": vigil.blame, "on_death": vigil.on_death, "lost": vigil.lost}
-    runner = Runner(backend, log, asked=expression, lane=lane, **watch)
+    watch = Watch(vigil.blame, vigil.on_death, vigil.lost)
+    runner = Runner(backend, log, asked=expression, watch=watch, lane=lane)
     return _face(runner)
 
 
