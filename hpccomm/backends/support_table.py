@@ -13,6 +13,7 @@ from hpccomm.backends.c10d import ReduceOp
 from hpccomm.backends.combine import REDUCTIONS
 from hpccomm.backends.gloo import GlooBackend
 from hpccomm.backends.mpi import MpiBackend
+from hpccomm.backends.nccl_common import NCCL_SUPPORT
 from hpccomm.backends.support import HALVES, Support, dtype_name, plan
 
 _COLUMNS: Mapping[str, tuple[torch.dtype, ...]] = {
@@ -34,6 +35,7 @@ def rows() -> dict[str, Support]:
     return {
         "`mpi4py`": mpi,
         "`gloo`": gloo,
+        "`nccl`, `nccl_cupy`": NCCL_SUPPORT,
         "`ring(x)` and other algorithms": Support(mpi.devices, REDUCTIONS, "", ""),
         "`hierarchical(mpi4py, gloo)`": mpi.joined(gloo).without(HALVES),
     }
@@ -41,11 +43,17 @@ def rows() -> dict[str, Support]:
 
 def markdown() -> str:
     """Lay the table out."""
-    head = f"| a sum of | {' | '.join(_COLUMNS)} |"
+    head = f"| a sum of | on | {' | '.join(_COLUMNS)} |"
     lines = [
-        f"| {name} | {' | '.join(_cell(support, of) for of in _COLUMNS.values())} |" for name, support in rows().items()
+        f"| {name} | {_devices(support)} | {' | '.join(_cell(support, of) for of in _COLUMNS.values())} |"
+        for name, support in rows().items()
     ]
-    return "\n".join([head, "|---" * (len(_COLUMNS) + 1) + "|", *lines])
+    return "\n".join([head, "|---" * (len(_COLUMNS) + 2) + "|", *lines])
+
+
+def _devices(support: Support) -> str:
+    """Say where tensors may be; what takes host memory alone has a GPU's tensors staged."""
+    return "host, GPU" if "cpu" in support.devices else "GPU"
 
 
 def _cell(support: Support, dtypes: tuple[torch.dtype, ...]) -> str:
