@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hpccomm.bootstrap.init import init
     from hpccomm.bootstrap.plugin import Options
     from hpccomm.bootstrap.world import World
-    from hpccomm.library_options import GlooOptions, NcclOptions
+    from hpccomm.transport_options import GlooOptions, NcclOptions
 
 __version__ = "0.1.0"
 __all__ = ["GlooOptions", "NcclOptions", "Options", "World", "init"]
@@ -21,8 +21,8 @@ __all__ = ["GlooOptions", "NcclOptions", "Options", "World", "init"]
 __getattr__ = finder(
     __name__,
     {
-        "GlooOptions": "hpccomm.library_options",
-        "NcclOptions": "hpccomm.library_options",
+        "GlooOptions": "hpccomm.transport_options",
+        "NcclOptions": "hpccomm.transport_options",
         "Options": "hpccomm.bootstrap.plugin",
         "World": "hpccomm.bootstrap.world",
         "init": "hpccomm.bootstrap.init",

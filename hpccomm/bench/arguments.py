@@ -20,7 +20,7 @@ from hpccomm.bench.definitions import EXPLANATION
 from hpccomm.bench.options import DTYPES, OPS, Options
 from hpccomm.bench.settings import settings
 from hpccomm.errors import ExpressionError, OptionError
-from hpccomm.library_options import NcclOptions
+from hpccomm.transport_options import NcclOptions
 from hpccomm.units import parse_bytes
 
 _ALL = "all"

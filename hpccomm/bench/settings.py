@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, get_args, get_type_hints
 
 from hpccomm.errors import OptionError
-from hpccomm.library_options import NcclOptions
+from hpccomm.transport_options import NcclOptions
 from hpccomm.units import parse_bytes
 
 _LIBRARY = "nccl."

@@ -13,7 +13,7 @@ from hpccomm.bootstrap.libraries import agreed_settings
 from hpccomm.bootstrap.world import World
 from hpccomm.errors import HpccommError, OptionError, WorldError
 from hpccomm.expression import Expression
-from hpccomm.library_options import GlooOptions, NcclOptions
+from hpccomm.transport_options import GlooOptions, NcclOptions
 
 
 def init(

@@ -9,12 +9,12 @@ from pathlib import Path
 from hpccomm import network
 from hpccomm.bootstrap.settings import refuse_differences
 from hpccomm.exchange import Exchange, together
-from hpccomm.library_options import Host, LibraryOptions
+from hpccomm.transport_options import Host, TransportOptions
 
 _INFINIBAND = Path("/sys/class/infiniband")
 
 
-def agreed_settings(exchange: Exchange, given: Sequence[LibraryOptions]) -> dict[str, str]:
+def agreed_settings(exchange: Exchange, given: Sequence[TransportOptions]) -> dict[str, str]:
     """Check settings on every host, compare them between ranks, and give the variables that make them; collective.
 
     Raises:
@@ -38,7 +38,7 @@ def notes(variables: dict[str, str]) -> list[str]:
     ]
 
 
-def _check(given: Sequence[LibraryOptions]) -> None:
+def _check(given: Sequence[TransportOptions]) -> None:
     if given:
         interfaces = sorted({interface.name for interface in network.interfaces()})
         hcas = sorted(entry.name for entry in _INFINIBAND.iterdir()) if _INFINIBAND.is_dir() else []

@@ -49,7 +49,7 @@ def _setting(variable: str, advice: str, *, write: Callable[[Any], str] = str) -
 
 
 @dataclass(frozen=True)
-class LibraryOptions:
+class TransportOptions:
     """Settings of one library; None leaves one to the library and to the environment as it is.
 
     Attributes:
@@ -96,7 +96,7 @@ class LibraryOptions:
 
 
 @dataclass(frozen=True)
-class NcclOptions(LibraryOptions):
+class NcclOptions(TransportOptions):
     """Settings of NCCL, of every communicator in this process that is made after they are set.
 
     Attributes:
@@ -177,7 +177,7 @@ class NcclOptions(LibraryOptions):
 
 
 @dataclass(frozen=True)
-class GlooOptions(LibraryOptions):
+class GlooOptions(TransportOptions):
     """Settings of torch's own Gloo groups, such as a script's ``init_process_group("gloo")``.
 
     Attributes:
@@ -257,14 +257,14 @@ def _matching(text: str, there: Collection[str]) -> list[str]:
     return [name for name in there if name not in found] if others else found
 
 
-def _check_names(options: LibraryOptions, *names: str) -> None:
+def _check_names(options: TransportOptions, *names: str) -> None:
     for name in names:
         _check_kind(options, name, str)
         if getattr(options, name) is not None and not getattr(options, name).strip("^="):
             raise options._refuse(name, "a name, or several separated by commas")
 
 
-def _check_kind(options: LibraryOptions, name: str, kind: type) -> None:
+def _check_kind(options: TransportOptions, name: str, kind: type) -> None:
     value = getattr(options, name)
     if value is not None and type(value) is not kind:
         raise options._refuse(name, f"of type {kind.__name__}")

@@ -10,7 +10,7 @@ from hpccomm.backends.c10d import HashStore
 from hpccomm.bootstrap.libraries import agreed_settings
 from hpccomm.errors import OptionError
 from hpccomm.exchange import StoreExchange
-from hpccomm.library_options import GlooOptions, Host, NcclOptions
+from hpccomm.transport_options import GlooOptions, Host, NcclOptions
 
 HOST = Host("n1", ("lo", "eth0", "eth1", "docker0"), ("mlx5_0", "mlx5_1"))
 
