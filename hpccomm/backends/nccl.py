@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from hpccomm.backends.base import Backend, Operation, offsets
+from hpccomm.backends.base import Operation, offsets
 from hpccomm.backends.c10d import (
     AllgatherOptions,
     AllreduceOptions,
@@ -33,10 +33,9 @@ from hpccomm.backends.nccl_common import (
     NCCL_SUPPORT,
     Message,
     Messages,
+    NcclMessaging,
     Wait,
     accumulating,
-    barrier_on,
-    refuse_tag,
 )
 from hpccomm.backends.nccl_ranks import meet
 from hpccomm.backends.uneven import gather_padded, reduce_whole
@@ -44,7 +43,7 @@ from hpccomm.backends.uneven import gather_padded, reduce_whole
 _OF_TORCH = timedelta(days=7)  # deadlines are ours
 
 
-class NcclBackend(Backend):
+class NcclBackend(NcclMessaging):
     """NCCL's collectives.
 
     Args:
@@ -128,20 +127,6 @@ class NcclBackend(Backend):
         sizes = [[count * width for count in counts] for counts in (received, sent)]
         flat = as_bytes(output), as_bytes(source)
         return self._queued(lambda: self._group.alltoall_base(*flat, *sizes, AllToAllOptions()))
-
-    def barrier(self) -> Operation:
-        """Reduce one element, and wait for the GPU."""
-        return barrier_on(self)
-
-    def send(self, buffer: torch.Tensor, dest: int, tag: int) -> Operation:
-        """Queue ncclSend, grouped with what is begun before anything of it is waited for."""
-        refuse_tag(self, tag)
-        return self._messages.exchange("send", buffer, dest)
-
-    def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
-        """Queue ncclRecv, grouped likewise."""
-        refuse_tag(self, tag)
-        return self._messages.exchange("recv", buffer, source)
 
     def _exchange(self, messages: Sequence[Message]) -> Wait:
         self._group._start_coalescing()

@@ -81,15 +81,7 @@ def accumulating(name: str, accumulate: str) -> Support:
     return NCCL_SUPPORT if accumulate == "native" else NCCL_SUPPORT.without(HALVES)
 
 
-def barrier_on(backend: Backend) -> Operation:
-    """Have a backend reduce one element on its GPU, and wait on the host until that has come past it."""
-    yield from backend.all_reduce(torch.zeros(1, dtype=torch.int32, device=backend.context.device), ReduceOp.SUM)
-    event = torch.cuda.current_stream().record_event()
-    while not event.query():
-        yield "the GPU"
-
-
-def refuse_tag(backend: Backend, tag: int) -> None:
+def _refuse_tag(backend: Backend, tag: int) -> None:
     """Refuse users' tags: NCCL matches messages between two ranks in the order in which they are queued."""
     if tag not in (0, SCHEDULE_TAG, BLOCKS_TAG):
         raise UnsupportedError(
@@ -97,3 +89,26 @@ def refuse_tag(backend: Backend, tag: int) -> None:
             found="NCCL has no tags",
             remedy="leave the tag out, and receive in the order of the sends",
         )
+
+
+class NcclMessaging(Backend):
+    """What the two leaves over NCCL have in common; `_messages` is set by whoever derives from it."""
+
+    _messages: Messages
+
+    def barrier(self) -> Operation:
+        """Reduce one element on the GPU, and wait on the host until that has come past it."""
+        yield from self.all_reduce(torch.zeros(1, dtype=torch.int32, device=self.context.device), ReduceOp.SUM)
+        event = torch.cuda.current_stream().record_event()
+        while not event.query():
+            yield "the GPU"
+
+    def send(self, buffer: torch.Tensor, dest: int, tag: int) -> Operation:
+        """Queue ncclSend, grouped with what is begun before anything of it is waited for."""
+        _refuse_tag(self, tag)
+        return self._messages.exchange("send", buffer, dest)
+
+    def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
+        """Queue ncclRecv, grouped likewise."""
+        _refuse_tag(self, tag)
+        return self._messages.exchange("recv", buffer, source)

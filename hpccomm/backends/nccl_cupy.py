@@ -16,7 +16,7 @@ import torch
 from hpccomm.backends.base import Backend, Operation, offsets
 from hpccomm.backends.c10d import Op, ReduceOp
 from hpccomm.backends.context import Context
-from hpccomm.backends.nccl_common import NCCL_SUPPORT, Message, Messages, Wait, accumulating, barrier_on, refuse_tag
+from hpccomm.backends.nccl_common import NCCL_SUPPORT, Message, Messages, NcclMessaging, Wait, accumulating
 from hpccomm.backends.nccl_ranks import meet
 from hpccomm.backends.support import Support
 from hpccomm.backends.uneven import gather_padded, reduce_whole
@@ -49,7 +49,7 @@ def build_nccl_cupy(context: Context, *, accumulate: str = "native") -> Backend:
     return NcclCupyBackend(context, import_module("cupy.cuda.nccl"), support)
 
 
-class NcclCupyBackend(Backend):
+class NcclCupyBackend(NcclMessaging):
     """NCCL's collectives on addresses.
 
     Args:
@@ -107,20 +107,6 @@ class NcclCupyBackend(Backend):
         with self._messages.lock:
             getattr(self._communicator, name)(sent.data_ptr(), received.data_ptr(), *arguments, self._stream())
         yield from ()
-
-    def barrier(self) -> Operation:
-        """Reduce one element, and wait for the GPU."""
-        return barrier_on(self)
-
-    def send(self, buffer: torch.Tensor, dest: int, tag: int) -> Operation:
-        """Queue ncclSend, grouped with what is begun before anything of it is waited for."""
-        refuse_tag(self, tag)
-        return self._messages.exchange("send", buffer, dest)
-
-    def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
-        """Queue ncclRecv, grouped likewise."""
-        refuse_tag(self, tag)
-        return self._messages.exchange("recv", buffer, source)
 
     def _exchange(self, messages: Sequence[Message]) -> Wait:
         """Queue a group in the stream that this thread works in, where all operations of the group are stepped."""
