@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "hpccomm"
 FLOORS = {
     0: ("errors", "units", "lazy", "whole", "claim", "liveness", "rollcall", "ulfm", "exchange"),
-    1: ("launch", "topology", "network", "expression", "transport_options", "schedule", "tuning", "watch"),
+    1: ("launch", "topology", "network", "expression", "transport_options", "schedule", "timeline", "tuning", "watch"),
     2: ("algorithms", "cost"),
     3: ("backends",),
     4: ("bootstrap",),

@@ -84,6 +84,7 @@ class Context:
         describe: Names a rank of this group, with what is known of its process, in messages.
         beside: What the ranks tell each other beside the group's traffic; None where they cannot.
         health: Whether its communicators may be freed at the end.
+        job_ranks: This group's ranks in the job; empty for all of the job's.
     """
 
     topology: Topology
@@ -97,7 +98,13 @@ class Context:
     describe: Describe = field(default=plain, repr=False)
     beside: Beside | None = field(default=None, repr=False)
     health: Health = field(default_factory=Health, repr=False)
+    job_ranks: Sequence[int] = field(default=(), repr=False)
     _exchange: Exchange | None = field(default=None, repr=False)
+
+    @property
+    def members(self) -> Sequence[int]:
+        """This group's ranks in the job."""
+        return self.job_ranks or range(self.topology.world_size)
 
     @property
     def exchange(self) -> Exchange:
@@ -130,6 +137,7 @@ class Context:
             path=path,
             describe=lambda rank: self.describe(ranks[rank]),
             beside=self.beside if list(ranks) == list(range(self.topology.world_size)) else None,
+            job_ranks=[self.members[rank] for rank in ranks],
             _exchange=None,
         )
 

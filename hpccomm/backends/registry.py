@@ -15,8 +15,10 @@ from typing import get_args, get_type_hints
 from hpccomm.algorithms import ALGORITHMS
 from hpccomm.backends.base import Backend
 from hpccomm.backends.context import Context
+from hpccomm.backends.traced import traced
 from hpccomm.errors import ExpressionError
 from hpccomm.expression import Expression
+from hpccomm.timeline.recorder import recording
 
 Builder = Callable[..., Backend]
 
@@ -58,7 +60,7 @@ def build(expression: Expression, context: Context) -> Backend:
     arguments = bind(expression, builder)
     backend = builder(context, *arguments.args, **arguments.kwargs)
     backend.expression = backend.expression or str(expression)
-    return backend
+    return backend if recording.recorder is None else traced(backend, recording.recorder)
 
 
 def check(expression: Expression) -> None:

@@ -71,7 +71,7 @@ def _fault(options: Options, given: Container[str], names: Sequence[str]) -> str
     """Say which options do not go together, if so."""
     asked = [COLLECTIVES[name] for name in options.collectives]
     lacking = [name for name in options.collectives if _lacks(name, options.place)]
-    files = [os.path.realpath(path) for path in (options.json, options.csv, *options.compare) if path]
+    files = [os.path.realpath(path) for path in (options.json, options.csv, options.trace, *options.compare) if path]
     measures = replace(options, compare=(), tolerance=Options.tolerance) != Options()
     reports = replace(options, report=None, sources=()) == Options()
     told, of_tables = ", ".join(names), ("op", "place", "min_busbw_gbps", "csv")
@@ -88,13 +88,13 @@ def _fault(options: Options, given: Container[str], names: Sequence[str]) -> str
         (options.min_bytes > options.max_bytes, f"-b {options.min_bytes} is more than -e {options.max_bytes}"),
         (len(options.compare) > 2, f"--compare takes one file or two, not {len(options.compare)}"),
         ("tolerance" in given and not options.compare, "--tolerance without --compare"),
-        (options.sweep and (options.csv or options.compare or options.report or options.pairs_bytes),
-         "--sweep goes with --json, not with --csv, --compare, --report and --pairs"),
+        (options.sweep and any((options.csv, options.trace, options.compare, options.report, options.pairs_bytes)),
+         "--sweep goes with --json, not with --csv, --trace, --compare, --report and --pairs"),
         (len(options.compare) == 2 and measures,
          "--compare with two files measures nothing: only --tolerance goes with it"),
         (options.sources and not options.report, "--from without --report"),
         (options.sources and not reports, "--from measures nothing: only --report goes with it"),
-        (len(set(files)) < len(files), "one file is named twice by --json, --csv and --compare"),
+        (len(set(files)) < len(files), "one file is named twice by --json, --csv, --trace and --compare"),
     )  # fmt: skip
     return next((text for is_so, text in faults if is_so), None)
 
@@ -147,6 +147,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--timeout", dest="timeout_s", type=_seconds, metavar="SECONDS", help="deadline of one operation (20)")
     add("--json", type=Path, metavar="FILE", help="write the results to this file, too")
     add("--csv", type=Path, metavar="FILE", help="write the results to this file, too")
+    add("--trace", type=Path, metavar="FILE",
+        help="write what every rank did when to this file (or into this folder), for ui.perfetto.dev and python -m "
+        "hpccomm.trace; tracing is then part of all times")
     add("--report", type=Path, metavar="DIR",
         help="write a page to DIR/index.html that opens in a browser, its plots as PNG and SVG, and results.json")
     add("--from", dest="sources", type=Path, metavar="FILE", **_SEVERAL,

@@ -40,6 +40,7 @@ class Options:
         budget_s: Seconds that measuring may take, over all tables and pairs.
         timeout_s: Deadline of one operation in seconds.
         json: File for the results, or None.
+        trace: File or folder for a trace of all ranks, or None.
         report: Folder for the report, or None.
         sources: Files of earlier results, whose report is written without a run.
         csv: File for the results, or None.
@@ -69,6 +70,7 @@ class Options:
     budget_s: float = 30.0
     timeout_s: float = 20.0
     json: Path | None = None
+    trace: Path | None = None
     report: Path | None = None
     sources: tuple[Path, ...] = ()
     csv: Path | None = None

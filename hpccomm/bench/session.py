@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -27,6 +28,7 @@ from hpccomm.bench.series import Run, Series
 from hpccomm.bench.startup import Watch
 from hpccomm.bench.tables import Table, tables
 from hpccomm.bench.text import field, note, strong
+from hpccomm.bootstrap.tracing import VARIABLE as TRACE
 from hpccomm.errors import OptionError
 from hpccomm.exchange import together
 from hpccomm.launch import ALONE, Launch
@@ -50,6 +52,8 @@ def run(options: Options, launch: Launch, screen: Screen, *, command_line: str) 
     """
     backend = "auto" if launch.launcher is ALONE else "mpi4py" if launch.uses_mpi else "gloo"
     watch = Watch()
+    if options.trace is not None:
+        os.environ[TRACE] = str(options.trace)
     with hpccomm.init(backend, timeout_s=max(_START_S, 2 * options.timeout_s)) as world:
         watch.mark()
         screen.speaks = world.topology.rank == 0
@@ -107,6 +111,8 @@ def _run_in(
         shared = [strong(note) for note in dict.fromkeys(world.exchange.all_gather(world.device_note)) if note]
         screen.say([*field("tensors", "on each rank's GPU; a call ends when the GPU is past it"), *shared])
     screen.say(field("start-up", str(start_up)))
+    if options.trace is not None:
+        screen.say(field("trace", f"to {options.trace} when the run ends; all times have the making of it in them"))
     screen.say(report.not_built(not_built))
     for table in asked:
         if table not in possible:

@@ -18,7 +18,7 @@ from torch.distributed.rendezvous import rendezvous
 from hpccomm import network
 from hpccomm.backends.c10d import HashStore, Store
 from hpccomm.backends.engine import engine
-from hpccomm.bootstrap import mpi, tolerance
+from hpccomm.bootstrap import mpi, tolerance, tracing
 from hpccomm.bootstrap.abort import guard
 from hpccomm.bootstrap.connect import Boot, introduce, watch_over
 from hpccomm.bootstrap.settings import RANK_PID, port_asked, quiet_s
@@ -98,6 +98,7 @@ def boot(
     quiet = quiet_s(environ)
     if survives:
         tolerance.require(launch, environ)
+        tracing.refuse(environ)
     prepare = tolerance.prepare if survives else None
     communicator = None if apart else mpi.start(launch, environ, timeout_s=timeout_s, quiet_s=quiet, prepare=prepare)
     exchange, store = first_exchange(launch, communicator, joined, timeout_s, quiet)
@@ -130,6 +131,8 @@ def boot(
         survives=survives,
     )
     watch_over(made, everyone, environ)
+    if environ.get(tracing.VARIABLE):
+        tracing.begin(environ[tracing.VARIABLE], exchange, address, timeout_s)
     return made
 
 

@@ -25,6 +25,8 @@ from hpccomm.backends.process_group import NAME, HpccommBackend, HpccommProcessG
 from hpccomm.backends.registry import build
 from hpccomm.backends.runner import Runner, Watch
 from hpccomm.backends.staged import staged
+from hpccomm.backends.traced_runner import TracedRunner
+from hpccomm.bootstrap import tracing
 from hpccomm.bootstrap.agreement import agreed
 from hpccomm.bootstrap.beside import GroupBeside
 from hpccomm.bootstrap.boot import Joined, boot
@@ -34,6 +36,7 @@ from hpccomm.bootstrap.vigil import vigil
 from hpccomm.errors import BackendError, OptionError, WorldError
 from hpccomm.exchange import together
 from hpccomm.expression import Expression
+from hpccomm.timeline.recorder import recording
 from hpccomm.watch.flight import GroupLog, flight
 
 DEVICES = ("cpu", "cuda") if torch.version.cuda else ("cpu",)
@@ -103,8 +106,12 @@ def create(options: Any, pg_options: object | None) -> HpccommProcessGroup | Hpc
     flight.add(log)
     lane = _lane(backend)
     watch = Watch(vigil.blame, vigil.on_death, vigil.lost)
-    runner = Runner(backend, log, asked=expression, watch=watch, lane=lane)
-    return _face(runner)
+    return _face(_runner(backend, log, asked=expression, watch=watch, lane=lane))
+
+
+def _runner(backend: Backend, log: GroupLog, **rest: Any) -> Runner:
+    recorder = recording.recorder
+    return Runner(backend, log, **rest) if recorder is None else TracedRunner(recorder, backend, log, **rest)
 
 
 def _lane(backend: Backend) -> Lane | None:
@@ -127,6 +134,7 @@ def _boot(options: Any) -> Boot:
                 everywhere=True,
             )
         if _current.boot is not None:
+            tracing.end()
             _current.boot.close()
         joined = Joined(options.store, options.group_rank, options.group_size)
         _current.boot = boot(os.environ, timeout_s=options.timeout.total_seconds(), joined=joined)

@@ -31,6 +31,7 @@ KNOWN = frozenset(
         "SINGLETON",
         "STORE_PORT",
         "SWITCH_ID",
+        "TRACE",
         "TUNING",
     )
 )

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from hpccomm.backends.select import choose
-from hpccomm.bootstrap import environment, plugin
+from hpccomm.bootstrap import environment, plugin, tracing
 from hpccomm.bootstrap.abort import guard
 from hpccomm.bootstrap.assembly import Assembly
 from hpccomm.bootstrap.connect import Boot
@@ -234,19 +234,22 @@ class World:
         """
         if self._closed or os.getpid() != self._boot.pid:
             return
-        if not guard.failed and not vigil.lost() and not self._boot.barrier() and not vigil.lost():
+        came = not guard.failed and not vigil.lost() and self._boot.barrier()
+        if not came and not guard.failed and not vigil.lost():
             print(
                 f"hpccomm: rank {self.topology.rank} closes its world alone: the other ranks did not close theirs "
                 f"within {self._boot.timeout_s:g} s",
                 file=sys.stderr,
                 flush=True,
             )
-        self._take_down()
+        self._take_down(came=came)
 
-    def _take_down(self) -> None:
+    def _take_down(self, *, came: bool = False) -> None:
+        """Destroy all; where all ranks have come to that, their trace is whole."""
         self._closed = True
         atexit.unregister(self.close)
         self._destroy_groups()
+        tracing.end(well=came)
         self._boot.close()
 
     def _leave(self) -> None:

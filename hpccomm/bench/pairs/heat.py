@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping, Sequence
 
-from rich.console import Console
 from rich.text import Text
 
 from hpccomm.bench.layout import format_rate
+from hpccomm.bench.pairs import grid
 from hpccomm.bench.pairs.matrix import BANDWIDTH, DEFINITIONS, LATENCY, UNITS, Edge, Matrix
 from hpccomm.bench.pairs.outliers import RULE, Outlier, none_slow
-from hpccomm.bench.text import WIDTH, field, note, strong
+from hpccomm.bench.text import field, note, strong
 from hpccomm.topology.grouping import count
 from hpccomm.units import format_bytes, format_us
 
-_IN_FIGURES = 12  # up to so many ranks a cell holds its value
-_CELL = 7
 _MOST_NAMED = 10
-_SICK, _SICK_STYLE, _ITSELF, _UNKNOWN = "#", "bold red", "\\", " "
+_SICK, _SICK_STYLE = "#", "bold red"
 _SHADES = ((1.25, ".", "green"), (1.5, "-", "cyan"), (2.0, "+", "yellow"), (4.0, "x", "magenta"))
 _SLOWEST = ("X", "red")
 
@@ -33,7 +30,7 @@ def lines(matrix: Matrix, outliers: Sequence[Outlier], *, colours: bool) -> list
     shown += field("rounds", rounds(matrix))
     for measure in (LATENCY, BANDWIDTH):
         if any(edge.value(measure) for edge in matrix.edges):
-            shown += ["", *_rendered(_map(matrix, measure, _marked(outliers, measure)), colours=colours)]
+            shown += ["", *grid.rendered(_map(matrix, measure, _marked(outliers, measure)), colours=colours)]
             shown += _usual(matrix, measure)
     return [*shown, "", *_verdict(matrix, outliers)]
 
@@ -47,7 +44,7 @@ def rounds(matrix: Matrix) -> str:
 
 def _map(matrix: Matrix, measure: str, sick: set[tuple[int, int]]) -> Iterator[Text]:
     unit = UNITS[measure]
-    if len(matrix.hosts) <= _IN_FIGURES:
+    if len(matrix.hosts) <= grid.IN_FIGURES:
         yield Text(f"{measure} in {unit}, from (row) to (column); {_SICK} marks what is slow")
         yield from _figures(matrix, measure, sick)
     else:
@@ -58,44 +55,29 @@ def _map(matrix: Matrix, measure: str, sick: set[tuple[int, int]]) -> Iterator[T
 
 
 def _figures(matrix: Matrix, measure: str, sick: set[tuple[int, int]]) -> Iterator[Text]:
-    cells, names = _cells(matrix, measure), [matrix.rank_name(rank) for rank in range(len(matrix.hosts))]
-    width, medians = max(map(len, names)), matrix.medians(measure)
-    yield Text(" " * width + "".join(f"{rank:>{_CELL}}" for rank in range(len(names))))
-    for source, name in enumerate(names):
-        row = Text(f"{name:>{width}}")
-        for dest in range(len(names)):
-            edge = cells.get((source, dest))
-            value = edge.value(measure) if edge else None
-            if edge is None or value is None:
-                row.append(f"{_ITSELF if source == dest else '-':>{_CELL}}")
-                continue
-            mark = _SICK if (source, dest) in sick else " "
-            figure = format_us(value) if measure == LATENCY else format_rate(value)
-            style = _SICK_STYLE if mark == _SICK else _shade(matrix, edge, measure, medians)[1]
-            row.append(f"{figure + mark:>{_CELL}}", style)
-        yield row
+    medians, cells = matrix.medians(measure), {}
+    for ends, edge in _cells(matrix, measure).items():
+        value = edge.value(measure)
+        assert value is not None
+        mark = _SICK if ends in sick else " "
+        figure = format_us(value) if measure == LATENCY else format_rate(value)
+        style = _SICK_STYLE if mark == _SICK else _shade(matrix, edge, measure, medians)[1]
+        cells[ends] = figure + mark, style
+    yield from grid.figures(_names(matrix), cells)
 
 
 def _shades(matrix: Matrix, measure: str, sick: set[tuple[int, int]]) -> Iterator[Text]:
     """Draw a character a cell; where there are more ranks than room, one for the slowest of a block of ranks."""
-    ranks, medians = len(matrix.hosts), matrix.medians(measure)
-    names = [matrix.rank_name(rank) for rank in range(ranks)]
-    width = max(map(len, names))
-    block = -(-ranks // (WIDTH - width - 1))
-    worst = _blocks(matrix, measure, block, sick)
+    medians, names = matrix.medians(measure), _names(matrix)
+    block = grid.block(names)
     if block > 1:
         yield Text(f"  a character for {block} x {block} ranks shows the slowest of them")
-    for row in range(-(-ranks // block)):
-        text = Text(f"{names[row * block]:>{width}} ")
-        for column in range(-(-ranks // block)):
-            edge = worst.get((row, column))
-            if edge is None:
-                text.append(_ITSELF if row == column else _UNKNOWN)
-            elif (edge.source, edge.dest) in sick:
-                text.append(_SICK, _SICK_STYLE)
-            else:
-                text.append(*_shade(matrix, edge, measure, medians))
-        yield text
+    worst = _blocks(matrix, measure, block, sick)
+    shades = {
+        place: (_SICK, _SICK_STYLE) if (edge.source, edge.dest) in sick else _shade(matrix, edge, measure, medians)
+        for place, edge in worst.items()
+    }
+    yield from grid.shades(names, shades, block)
 
 
 def _blocks(matrix: Matrix, measure: str, block: int, sick: set[tuple[int, int]]) -> Cells:
@@ -107,6 +89,10 @@ def _blocks(matrix: Matrix, measure: str, block: int, sick: set[tuple[int, int]]
 
     ordered = sorted(_cells(matrix, measure).values(), key=order)
     return {(edge.source // block, edge.dest // block): edge for edge in ordered}
+
+
+def _names(matrix: Matrix) -> list[str]:
+    return [matrix.rank_name(rank) for rank in range(len(matrix.hosts))]
 
 
 def _cells(matrix: Matrix, measure: str) -> Cells:
@@ -155,17 +141,3 @@ def _verdict(matrix: Matrix, outliers: Sequence[Outlier]) -> Iterator[str]:
     if not outliers:
         yield from note(none_slow(matrix), "")
     yield from note(RULE)
-
-
-def _rendered(rows: Iterator[Text], *, colours: bool) -> list[str]:
-    console = Console(
-        file=io.StringIO(),
-        width=2 * WIDTH,
-        force_terminal=colours,
-        color_system="standard" if colours else None,
-        highlight=False,
-    )
-    with console.capture() as captured:
-        for row in rows:
-            console.print(row, soft_wrap=True)
-    return captured.get().splitlines()

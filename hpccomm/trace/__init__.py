@@ -1,0 +1,1 @@
+"""``python -m hpccomm.trace FILE``: what a trace says, and who sent how much to whom."""
