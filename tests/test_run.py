@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness import Job, Mpi, Result, known_mpis, run_job
 from outcomes import assert_ended_by_rank_1, assert_success
+from traces import spans, valid
 
 PROGRAMS = Path(__file__).with_name("programs")
 JOB_S = 200.0
 
 
-def run(mpi: Mpi, np: int, *arguments: str) -> Result:
-    return run_job(mpi, np, [mpi.python, "-m", "hpccomm.run", *arguments], timeout_s=JOB_S, cwd=PROGRAMS)
+def run(mpi: Mpi, np: int, *arguments: str, env: Mapping[str, str] | None = None) -> Result:
+    return run_job(mpi, np, [mpi.python, "-m", "hpccomm.run", *arguments], env=env, timeout_s=JOB_S, cwd=PROGRAMS)
 
 
 def alone(*arguments: str) -> Result:
@@ -34,9 +35,11 @@ def assert_told(result: Result, size: int, arguments: Sequence[str]) -> None:
         assert one == {"variables": expected, "arguments": arguments, "sum": size * (size + 1) / 2, "beside": True}
 
 
-def test_torch_finds_hpccomm_by_name(one_mpi: Mpi) -> None:
-    result = run(one_mpi, 4, "torch_only.py")
+def test_torch_finds_hpccomm_by_name_and_all_of_it_is_traced(one_mpi: Mpi, tmp_path: Path) -> None:
+    result = run(one_mpi, 4, "torch_only.py", env={"HPCCOMM_TRACE": str(tmp_path)})
     assert_success(result)
+    (trace,) = tmp_path.iterdir()
+    assert all(spans(valid(trace), rank, "operations") for rank in range(4))
     assert sorted(result.stdout.splitlines()) == [f"rank {rank} of 4 is done" for rank in range(4)]
 
 

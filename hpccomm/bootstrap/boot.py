@@ -130,9 +130,9 @@ def boot(
         mpi_library=mpi.describe_library() if communicator is not None else "none",
         survives=survives,
     )
-    watch_over(made, everyone, environ)
     if environ.get(tracing.VARIABLE):
         tracing.begin(environ[tracing.VARIABLE], exchange, address, timeout_s)
+    watch_over(made, everyone, environ)
     return made
 
 

@@ -133,7 +133,7 @@ def begin(asked: str, exchange: Exchange, address: str, timeout_s: float) -> Non
         OptionError: On all ranks: rank 0 cannot write there.
         HpccommError: On all ranks: they do not meet.
     """
-    end()
+    end(well=False)
     is_first, _process.pid = exchange.rank == 0, os.getpid()
     path = together(exchange, lambda: _file(asked) if is_first else Path(asked), "look at the trace's file")
     listens = meeting.listen(address, secrets.token_bytes(16), exchange.size - 1) if is_first else None
@@ -143,8 +143,9 @@ def begin(asked: str, exchange: Exchange, address: str, timeout_s: float) -> Non
     trace = _Trace(Recorder(exchange.rank, MOST_SPANS // exchange.size), exchange.size, place, server, path, timeout_s)
     together(exchange, trace.compare, "comparison of clocks")
     _process.trace, recording.recorder = trace, trace.recorder
+    if not _process.files:
+        atexit.register(end)
     _process.files += 1
-    atexit.register(end)
 
 
 def end(*, well: bool = True) -> None:
