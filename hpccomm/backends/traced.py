@@ -61,7 +61,7 @@ def spanned(
         if count is not None and not span.has_parts:
             count()
     except BaseException as error:
-        span.about["error"] = type(error).__name__
+        span.about["error"] = "given up" if isinstance(error, GeneratorExit) else type(error).__name__
         raise
     finally:
         operation.close()

@@ -13,7 +13,7 @@ from hpccomm.backends.lane import Carried
 from hpccomm.backends.runner import AnyWork, Runner
 from hpccomm.backends.traced import spanned
 from hpccomm.backends.work import PendingWork, StreamWork
-from hpccomm.timeline.recorder import Recorder, Span
+from hpccomm.timeline.recorder import OPERATIONS, Recorder, Span
 
 
 class TracedRunner(Runner):
@@ -28,7 +28,7 @@ class TracedRunner(Runner):
     def __init__(self, recorder: Recorder, backend: Backend, *rest: Any, **named: Any) -> None:
         super().__init__(backend, *rest, **named)
         self._recorder = recorder
-        self._track = recorder.track(f"group {self.log.name}", "operations")
+        self._track = recorder.track(f"group {self.log.name}", OPERATIONS)
 
     def run(self, what: str, operation: Operation, tensors: Sequence[Any], options: Any) -> AnyWork:
         """Run a collective, or begin it where the caller does not wait for it."""

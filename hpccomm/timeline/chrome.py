@@ -17,6 +17,7 @@ from typing import Any, TextIO
 
 from hpccomm.errors import OptionError
 from hpccomm.timeline.clock import Reading, aligned
+from hpccomm.timeline.recorder import OPERATIONS
 
 VERSION = 1
 Part = Mapping[str, Any]
@@ -134,8 +135,7 @@ def _events(part: Part, began_s: float, numbers: Iterator[int]) -> Iterator[dict
     by_track: list[list[Any]] = [[] for _ in part["tracks"]]
     for span in part["spans"]:
         by_track[span[0]].append(span)
-    order = sorted(range(len(by_track)), key=lambda track: part["tracks"][track][0].split("/"))
-    for track in order:
+    for track in sorted(range(len(by_track)), key=lambda track: _order(*part["tracks"][track])):
         name = ": ".join(part["tracks"][track])
         threads: list[int] = []
         for lane, (_, what, begin, end, about) in _in_lanes(by_track[track]):
@@ -154,6 +154,11 @@ def _events(part: Part, began_s: float, numbers: Iterator[int]) -> Iterator[dict
                 "dur": round(round(end_us, 3) - round(start_us, 3), 3),
                 "args": about,
             }
+
+
+def _order(path: str, what: str) -> tuple[list[str], bool]:
+    """Put what a group's users call first, then its backend, then the parts of that from the outside in."""
+    return path.split("/"), what != OPERATIONS
 
 
 def _name(kind: str, process: int, thread: int = 0, **what: Any) -> dict[str, Any]:

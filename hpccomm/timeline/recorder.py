@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
+OPERATIONS = "operations"
+"""What runs on the track of what a group's users call."""
+
 Row = tuple[int, str, float, float, dict[str, Any]]
 """A span that has ended: track, name, begin and end in seconds, and what else is known."""
 
