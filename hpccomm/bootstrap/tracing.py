@@ -17,11 +17,12 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from hpccomm.bootstrap.abort import guard
-from hpccomm.errors import OptionError
+from hpccomm.errors import HpccommError, OptionError
 from hpccomm.exchange import Exchange, together
 from hpccomm.timeline import chrome, meeting
 from hpccomm.timeline.clock import Reading
 from hpccomm.timeline.recorder import Recorder, recording
+from hpccomm.topology.grouping import count
 from hpccomm.watch.patrol import say
 from hpccomm.whole import whole
 
@@ -73,7 +74,12 @@ class _Trace:
             return
         with whole(self.path) as beside, beside.open("w", encoding="utf-8") as file:
             chrome.write(file, self._parts(self.server), self.ranks, self.began_s)
-        say(f"trace of {self.ranks} ranks in {self.path}, for ui.perfetto.dev and python -m hpccomm.trace")
+        say(f"trace of {count(self.ranks, 'rank')} in {self.path}, for ui.perfetto.dev and python -m hpccomm.trace")
+
+    def close(self) -> None:
+        """Be met no more."""
+        if self.server is not None:
+            self.server.close()
 
     def _parts(self, server: socket.socket) -> Iterator[chrome.Part]:
         yield {**self.recorder.as_data(), "readings": []}
@@ -141,7 +147,11 @@ def begin(asked: str, exchange: Exchange, address: str, timeout_s: float) -> Non
     assert place is not None
     server = None if listens is None else listens[0]
     trace = _Trace(Recorder(exchange.rank, MOST_SPANS // exchange.size), exchange.size, place, server, path, timeout_s)
-    together(exchange, trace.compare, "comparison of clocks")
+    try:
+        together(exchange, trace.compare, "comparison of clocks")
+    except HpccommError:
+        trace.close()
+        raise
     _process.trace, recording.recorder = trace, trace.recorder
     if not _process.files:
         atexit.register(end)
@@ -159,8 +169,7 @@ def end(*, well: bool = True) -> None:
     except OSError as error:
         say(f"rank {trace.recorder.rank}: no trace, as {error}")
     finally:
-        if trace.server is not None:
-            trace.server.close()
+        trace.close()
 
 
 def _file(asked: str) -> Path:
