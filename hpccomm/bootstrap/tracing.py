@@ -178,7 +178,7 @@ def _file(asked: str) -> Path:
     Raises:
         OptionError: Nothing can be written there.
     """
-    path = Path(asked)
+    path = Path(asked).absolute()  # the program may change its folder
     try:
         if asked.endswith(os.sep):
             path.mkdir(exist_ok=True)

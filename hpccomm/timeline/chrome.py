@@ -46,7 +46,7 @@ class Summary:
     """What a trace says beside its events.
 
     Attributes:
-        hosts: Host of each rank; empty for a rank of which nothing came.
+        hosts: Host of each rank.
         began_s: Time 0 of the events on rank 0's clock.
         spans: How many there are of each rank.
         left_out: How many more there were.
@@ -67,7 +67,7 @@ def write(file: TextIO, parts: Iterable[Part], ranks: int, began_s: float) -> No
 
     Args:
         file: Where to.
-        parts: What the ranks bring, in any order; each is written as it comes.
+        parts: What all ranks bring, in any order; each is written as it comes.
         ranks: How many ranks there are.
         began_s: Time 0 of the events, by rank 0's clock.
     """

@@ -23,7 +23,7 @@ Bytes = Mapping[tuple[int, int], int]
 def lines(trace: Summary, *, colours: bool) -> list[str]:
     """Give the map and its sums; colours only add to what the characters say."""
     cells = {(one.source, one.dest): one.messages + one.collectives for one in trace.sent}
-    names = [f"rank {rank} ({host or 'unknown'})" for rank, host in enumerate(trace.hosts)]
+    names = [f"rank {rank} ({host})" for rank, host in enumerate(trace.hosts)]
     inside = sum(many for (source, dest), many in cells.items() if trace.hosts[source] == trace.hosts[dest])
     sums = {INSIDE: inside, ACROSS: sum(cells.values()) - inside}
     shown = grid.rendered(_map(names, cells), colours=colours)
