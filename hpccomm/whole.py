@@ -10,14 +10,18 @@ from pathlib import Path
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
-    """Give a file beside a place to write to, and put it there in one step if all goes well.
+    """Give a file beside a place to write to, and put it there in one step if all goes well; else it is deleted.
 
     Raises:
         OSError: It cannot be put there.
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    yield beside
-    beside.replace(path)
+    try:
+        yield beside
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
 
 
 def write_whole(path: Path, text: str) -> None:

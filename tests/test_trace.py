@@ -173,3 +173,13 @@ def test_a_place_that_cannot_be_written_to_is_refused_and_a_second_trace_has_a_n
     assert all(valid(tmp_path / name)["traceEvents"] for name in names)
     with pytest.raises(OptionError, match="on_lost_rank"):
         tracing.refuse({"HPCCOMM_TRACE": "x"})
+
+
+def test_a_trace_that_a_rank_does_not_come_to_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tracing.begin(str(tmp_path / "trace.json"), StoreExchange(dist.HashStore(), 0, 1), "127.0.0.1", 0.2)
+    monkeypatch.setattr(tracing._process.trace, "ranks", 2)
+    tracing.end()
+    assert "no trace in" in capfd.readouterr().err
+    assert not list(tmp_path.iterdir())

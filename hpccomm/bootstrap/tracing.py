@@ -167,7 +167,8 @@ def end(*, well: bool = True) -> None:
         if well and not guard.failed:
             trace.finish()
     except OSError as error:
-        say(f"rank {trace.recorder.rank}: no trace, as {error}")
+        if trace.server is not None:
+            say(f"no trace in {trace.path}: {error}")
     finally:
         trace.close()
 
