@@ -95,6 +95,8 @@ def predict(costs: Sequence[tuple[int, float]], size: int) -> float:
     if not costs:
         return 0.0
     last, seconds = costs[-1]
+    if size == last:  # such as one step in other pieces
+        return seconds
     most = seconds * (_FIXED + size) / (_FIXED + last)
     if len(costs) == 1:
         return most

@@ -116,21 +116,40 @@ def _read(text: str) -> Candidate:
         return Candidate(text, required=True, dropped=error.summary)
 
 
-def build(candidates: Sequence[Candidate], *, timeout_s: float) -> None:
+def build(candidates: Sequence[Candidate], *, timeout_s: float, ranks: Sequence[int] | None = None) -> None:
     """Make the group of each candidate that takes part and has none, or note why it cannot be made; collective.
 
     Args:
         candidates: The candidates.
         timeout_s: Deadline in seconds of making a group and of its operations.
+        ranks: Of the groups; these alone come here with them. None for all.
     """
     for candidate in candidates:
         if candidate.dropped is not None or candidate.group is not None:
             continue
         try:
             options = plugin.Options(candidate.expression)
-            candidate.group = dist.new_group(timeout=timedelta(seconds=timeout_s), backend=NAME, pg_options=options)
+            candidate.group = dist.new_group(
+                None if ranks is None else list(ranks),
+                timeout=timedelta(seconds=timeout_s),
+                backend=NAME,
+                pg_options=options,
+                use_local_synchronization=ranks is not None,
+            )
         except HpccommError as error:
             candidate.dropped = error.summary
+
+
+def within(
+    candidates: Sequence[Candidate], ranks: Sequence[int], exchange: Exchange, *, timeout_s: float
+) -> list[Candidate]:
+    """Give the same backends on groups of some ranks: every rank names the group that it is in; collective."""
+    found = [Candidate(one.expression, one.required, dropped=one.dropped) for one in candidates]
+    build(found, timeout_s=timeout_s, ranks=ranks)
+    reasons = exchange.all_gather([one.dropped for one in found])
+    for one, of_ranks in zip(found, zip(*reasons, strict=True), strict=True):
+        one.dropped = next(filter(None, of_ranks), None)
+    return found
 
 
 def revive(candidates: Sequence[Candidate], *, timeout_s: float) -> None:

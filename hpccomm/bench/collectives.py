@@ -46,6 +46,8 @@ class Collective:
         to_next: Whether each rank only sends to the next one.
         carried: Whether a backend made of schedules leaves it to its carrier.
         fewest_ranks: How many ranks it needs.
+        made_of: Name of the collective that it is many calls of; empty where it is one call.
+        moves: What its rates count.
     """
 
     name: str
@@ -63,6 +65,8 @@ class Collective:
     to_next: bool = False
     carried: bool = False
     fewest_ranks: int = 1
+    made_of: str = ""
+    moves: str = "size"
 
     @property
     def has_data(self) -> bool:
@@ -112,8 +116,8 @@ def _scatter(dist: Any, output: Tensor, source: Tensor, group: Any) -> None:
 def _sendrecv(dist: Any, output: Tensor, source: Tensor, group: Any) -> None:
     """Send to the next rank of the ring and receive from the one before, both at once."""
     rank, ranks = dist.get_rank(group), dist.get_world_size(group)
-    received = dist.irecv(output, (rank - 1) % ranks, group)
-    sent = dist.isend(source, (rank + 1) % ranks, group)
+    received = dist.irecv(output, group=group, group_src=(rank - 1) % ranks)
+    sent = dist.isend(source, group=group, group_dst=(rank + 1) % ranks)
     received.wait()
     sent.wait()
 

@@ -19,8 +19,9 @@ def busbw(collective: Collective, ranks: int) -> str:
         return "none without data"
     if factor is None:
         return "none with one rank"
-    formula = f"GB/s = {_times(collective.formula)}size / time"
-    return f"{formula}; n = {ranks} ranks: {factor:.4g} x size / time" if "n" in collective.formula else formula
+    moves = collective.moves
+    formula = f"GB/s = {_times(collective.formula)}{moves} / time"
+    return f"{formula}; n = {ranks} ranks: {factor:.4g} x {moves} / time" if "n" in collective.formula else formula
 
 
 def wire(collective: Collective) -> str:
@@ -31,7 +32,7 @@ def wire(collective: Collective) -> str:
         return "bytes that leave a node = size x its ranks whose next one is on another node; GB/s = these / time"
     factor = _times(collective.formula.replace("n", "k"))
     nodes = "k nodes; " * ("k" in factor)
-    return f"{nodes}bytes that leave a node = {factor}size as it travels; GB/s = these / time"
+    return f"{nodes}bytes that leave a node = {factor}{collective.moves} as it travels; GB/s = these / time"
 
 
 def definitions(collectives: Iterable[Collective], ranks: int) -> dict[str, object]:

@@ -63,7 +63,7 @@ def facts(table: Table, candidate: Candidate, topology: Topology) -> Facts:
 def algorithm(expression: Expression, collective: Collective) -> str | None:
     """Give the name of the algorithm that runs; None where a library chooses or several run."""
     name = _named(expression)
-    return None if name is None or collective.carried else serving(name, collective.name).name
+    return None if name is None or collective.carried else serving(name, collective.made_of or collective.name).name
 
 
 def stand_in(expression: Expression, collective: Collective) -> str | None:

@@ -46,17 +46,17 @@ COLUMNS = (
 
 def results(row: Row, table: Table) -> list[dict[str, Any]]:
     """Give the results of a row of a table, each with all of `COLUMNS`; None where there is no value."""
-    return [{**table.what, **_of_cell(row.size_bytes, cell, table.factor)} for cell in row.cells]
+    return [{**table.what, **_of_cell(row, cell, table.factor)} for cell in row.cells]
 
 
-def _of_cell(size: int, cell: Cell, factor: float | None) -> dict[str, Any]:
-    times = cell.times
+def _of_cell(row: Row, cell: Cell, factor: float | None) -> dict[str, Any]:
+    times, size = cell.times, row.moved_bytes
     median = times.median_us if times else None
     rated = median if size else None
     return {
         "backend": cell.backend,
         "algorithm": cell.algorithm,
-        "size_bytes": size,
+        "size_bytes": row.size_bytes,
         "iterations": times and times.iterations,
         "time_us_median": median,
         "time_us_min": times and times.min_us,
@@ -84,7 +84,7 @@ class Record:
     Attributes:
         environment: Goes before the results in the JSON file.
         results: All that were added.
-        pairs: Matrices of pairs, as JSON takes them.
+        sections: What else was measured, by name, as JSON takes it.
 
     Raises:
         OptionError: A file cannot be written.
@@ -95,7 +95,7 @@ class Record:
     ) -> None:
         self.environment, self._json, self._csv = dict(environment), json_path, csv_path
         self.results: list[Result] = []
-        self.pairs: list[Mapping[str, Any]] = []
+        self.sections: dict[str, list[Mapping[str, Any]]] = {}
         self._write_json(complete=False)
         if csv_path:
             self._append([dict(zip(COLUMNS, COLUMNS, strict=True))], mode="wb")
@@ -106,9 +106,9 @@ class Record:
         self._write_json(complete=False)
         self._append(results)
 
-    def add_pairs(self, entries: Mapping[str, Any]) -> None:
-        """Add a matrix of pairs."""
-        self.pairs.append(entries)
+    def add_section(self, name: str, entries: Mapping[str, Any]) -> None:
+        """Add to what is no row of a table, such as a matrix of pairs."""
+        self.sections.setdefault(name, []).append(entries)
         self._write_json(complete=False)
 
     def finish(self) -> None:
@@ -122,9 +122,8 @@ class Record:
             write_whole(self._json, self.text(complete=complete))
 
     def text(self, *, complete: bool) -> str:
-        """Give all of it as JSON; pairs have a section of their own, where there are any."""
-        content = {"environment": self.environment, "complete": complete, "results": self.results}
-        content |= {"pairs": self.pairs} if self.pairs else {}
+        """Give all of it as JSON."""
+        content = {"environment": self.environment, "complete": complete, "results": self.results, **self.sections}
         return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
     def _append(self, results: Sequence[Result], *, mode: str = "ab") -> None:

@@ -73,7 +73,7 @@ class Layout:
         time = f"{format_us(median):>{_TIME}}"
         is_best = row.best == cell.backend
         text = f"{strong(time) if is_best else time}{'*' if is_best else ' '}"
-        text += f" {format_rate(busbw_gbps(row.size_bytes, median, self.factor)):>{_RATE}}"
+        text += f" {format_rate(busbw_gbps(row.moved_bytes, median, self.factor)):>{_RATE}}"
         if not self.wide:
             return text
         wire = rate_gbps(cell.wire_bytes, median) if cell.wire_bytes else None

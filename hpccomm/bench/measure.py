@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import torch.distributed as dist
 
 from hpccomm.bench.candidates import Candidate
-from hpccomm.bench.case import Case
+from hpccomm.bench.case import Data
 from hpccomm.bench.rows import Cell, State
+from hpccomm.bench.tables import Table
 from hpccomm.bench.verdict import Attempt, judge, left_early
 from hpccomm.errors import BackendError, HpccommError
 from hpccomm.exchange import Exchange, MpiExchange
@@ -23,6 +25,32 @@ from hpccomm.exchange import Exchange, MpiExchange
 Barrier = Callable[[], object]
 
 _EARLY = "calls that a rank left before another one of its host had come"
+
+
+class Measured(Protocol):
+    """What can be measured on a group, and checked: a `Case`, or more calls than one.
+
+    Attributes:
+        table: What it belongs to.
+        integers: What goes in and what must come out, compared for equality.
+        random: The same, compared within a bound; None where there is no such check.
+    """
+
+    table: Table
+    integers: Data
+    random: Data | None
+
+    def fill(self, data: Data) -> None:
+        """Put the input in place."""
+        ...
+
+    def run(self, group: Any) -> None:
+        """Do what is timed."""
+        ...
+
+    def count_wrong(self, data: Data) -> int:
+        """Count the elements that are not what they must be."""
+        ...
 
 
 def make_barrier(exchange: Exchange, *, crowded: bool) -> Barrier:
@@ -67,7 +95,7 @@ class Meter:
 
     def measure(
         self,
-        case: Case,
+        case: Measured,
         candidates: Sequence[Candidate],
         choose: Callable[[float], int],
         *,
@@ -97,7 +125,7 @@ class Meter:
             cells[name] = self._judge(case, name, attempts, when="after")
         return cells
 
-    def _warm_up(self, case: Case, candidate: Candidate) -> list[Attempt]:
+    def _warm_up(self, case: Measured, candidate: Candidate) -> list[Attempt]:
         """Run a backend a few times, check the first results, and give all ranks' attempts."""
         checks = [data for data in (case.integers, case.random) if data and self._check]
         attempt = Attempt()
@@ -116,7 +144,7 @@ class Meter:
         return self._exchange.all_gather(attempt)
 
     def _repeat(
-        self, case: Case, candidates: Sequence[Candidate], repetitions: int, show: Callable[[str], None]
+        self, case: Measured, candidates: Sequence[Candidate], repetitions: int, show: Callable[[str], None]
     ) -> dict[str, list[Attempt]]:
         """Time the backends in turn: A B C A B C; after its last call the result is checked once more."""
         attempts = {candidate.expression: Attempt() for candidate in candidates}
@@ -127,13 +155,13 @@ class Meter:
         gathered = self._exchange.all_gather(attempts)
         return {name: [of_rank[name] for of_rank in gathered] for name in attempts}
 
-    def _judge(self, case: Case, backend: str, attempts: Sequence[Attempt], *, when: str) -> Cell:
+    def _judge(self, case: Measured, backend: str, attempts: Sequence[Attempt], *, when: str) -> Cell:
         fault, wrong = f"wrong elements over all ranks {when} the timed calls", sum(one.wrong for one in attempts)
         if not case.table.collective.has_data:
             fault, wrong = _EARLY, left_early(attempts, self._hosts)
         return judge(backend, attempts, wrong=wrong if self._check else None, fault=fault)
 
-    def _time(self, case: Case, candidate: Candidate, attempt: Attempt, *, check: bool) -> None:
+    def _time(self, case: Measured, candidate: Candidate, attempt: Attempt, *, check: bool) -> None:
         def once() -> None:
             start = time.perf_counter()
             case.run(candidate.group)

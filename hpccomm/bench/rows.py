@@ -49,10 +49,17 @@ class Row:
     Attributes:
         size_bytes: Bytes of the operation.
         cells: In the order of the columns.
+        moves_bytes: What the rates count, where that is not the size.
     """
 
     size_bytes: int
     cells: tuple[Cell, ...]
+    moves_bytes: int | None = None
+
+    @property
+    def moved_bytes(self) -> int:
+        """What the rates count."""
+        return self.size_bytes if self.moves_bytes is None else self.moves_bytes
 
     @property
     def iterations(self) -> int | None:
@@ -62,6 +69,11 @@ class Row:
     def has(self, state: State) -> bool:
         """Tell whether a backend did so."""
         return any(cell.state is state for cell in self.cells)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a backend failed or gave wrong results."""
+        return self.has(State.WRONG) or self.has(State.FAILED)
 
     @property
     def best(self) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,7 +15,7 @@ from hpccomm.bench.case import Case
 from hpccomm.bench.facts import facts
 from hpccomm.bench.files import Record, results
 from hpccomm.bench.layout import Layout
-from hpccomm.bench.measure import Meter
+from hpccomm.bench.measure import Measured, Meter
 from hpccomm.bench.options import Options
 from hpccomm.bench.rows import Cell, Row, State
 from hpccomm.bench.screen import Screen
@@ -33,6 +33,41 @@ class Run:
     screen: Screen
     record: Record
 
+    @property
+    def device(self) -> torch.device:
+        """Where tensors are."""
+        return self.world.device if self.options.device == "cuda" else torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Cases:
+    """What is measured in a table.
+
+    Attributes:
+        sizes: In bytes, ascending.
+        make: Makes the case of a size.
+        ranks: That take part; the candidates' groups are theirs.
+        moves_bytes: What a case moves, where that is not its size.
+        notes: What the reader must know of it.
+    """
+
+    sizes: Sequence[int]
+    make: Callable[[int], Measured]
+    ranks: Sequence[int]
+    moves_bytes: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+def usual(run: Run, table: Table) -> Cases:
+    """Give the table's collective on all ranks, once a case, at the sizes that were asked for."""
+    itemsize: int = getattr(torch, table.dtype).itemsize
+    topology = run.world.topology
+
+    def make(size: int) -> Case:
+        return Case(table, rank=topology.rank, count=size // itemsize, device=run.device)
+
+    return Cases(sizes(table, run.options, itemsize=itemsize), make, range(topology.world_size))
+
 
 class Series:
     """The sizes of one table.
@@ -42,13 +77,17 @@ class Series:
         table: The table.
         candidates: The backends; one that fails is marked as dropped.
         budget: The time for this table.
+        cases: What is measured; None for the table's collective.
     """
 
-    def __init__(self, run: Run, table: Table, candidates: Sequence[Candidate], budget: Budget) -> None:
+    def __init__(
+        self, run: Run, table: Table, candidates: Sequence[Candidate], budget: Budget, cases: Cases | None = None
+    ) -> None:
         self._run, self._table, self._candidates, self._budget = run, table, candidates, budget
-        self._itemsize: int = getattr(torch, table.dtype).itemsize
-        self._sizes = sizes(table, run.options, itemsize=self._itemsize)
-        self._facts = {candidate.expression: facts(table, candidate, run.world.topology) for candidate in candidates}
+        self._cases = cases or usual(run, table)
+        self._sizes = self._cases.sizes
+        topology = run.world.topology.subset(self._cases.ranks)
+        self._facts = {candidate.expression: facts(table, candidate, topology) for candidate in candidates}
         self._layout = Layout(
             tuple(self._facts),
             tuple(self._sizes),
@@ -61,23 +100,21 @@ class Series:
         """Show the table as it is measured, and give its rows; collective."""
         layout, screen, left_out = self._layout, self._run.screen, None
         remarks = [f"{layout.name(name)}: {one.remark}" for name, one in self._facts.items() if one.remark]
-        screen.say(report.head(self._table, layout, remarks))
+        screen.say(report.head(self._table, layout, [*self._cases.notes, *remarks]))
         for place, size in enumerate(self._sizes):
             left_out = self._run.world.exchange.all_gather(self._why_stop(place))[0]
             if left_out:
                 break
             self._budget.start(len(self._sizes) - place)
             row = self._measure_size(size)
-            self._budget.finish(size, is_typical=not row.has(State.FAILED))
+            self._budget.finish(row.moved_bytes, is_typical=not row.has(State.FAILED))
             self._publish(row)
         screen.say(report.footer(self._rows, layout, left_out=left_out))
         return self._rows
 
     def _measure_size(self, size: int) -> Row:
         text, screen = format_bytes(size), self._run.screen
-        world, count = self._run.world, size // self._itemsize
-        device = world.device if self._run.options.device == "cuda" else torch.device("cpu")
-        case = Case(self._table, rank=world.topology.rank, count=count, device=device)
+        case = self._cases.make(size)
         left = [candidate for candidate in self._candidates if candidate.dropped is None]
 
         def show(what: str) -> None:
@@ -95,7 +132,9 @@ class Series:
         for candidate in left:
             if notes := tuple(candidate.group._runner.backend.fell_back):
                 cells[candidate.expression] = replace(cells[candidate.expression], fell_back=notes)
-        return Row(size, tuple(known.noted(cells[name], size) for name, known in self._facts.items()))
+        row = Row(size, (), self._cases.moves_bytes)
+        noted = tuple(known.noted(cells[name], row.moved_bytes) for name, known in self._facts.items())
+        return replace(row, cells=noted)
 
     def _publish(self, row: Row) -> None:
         screen = self._run.screen
@@ -111,8 +150,9 @@ class Series:
         rest = format_bytes(size) + (f" to {format_bytes(last)}" if last > size else "")
         if all(candidate.dropped is not None for candidate in self._candidates):
             return f"{rest}, as no backend is left"
-        if self._budget.allows(size):
+        moves = size if self._cases.moves_bytes is None else self._cases.moves_bytes
+        if self._budget.allows(moves):
             return None
-        needed, left = format_seconds(self._budget.estimate(size)), format_seconds(self._budget.left_s)
+        needed, left = format_seconds(self._budget.estimate(moves)), format_seconds(self._budget.left_s)
         total = self._run.options.budget_s
         return f"{rest}; {format_bytes(size)} needs about {needed}, {left} of its share of --budget {total:g} are left"

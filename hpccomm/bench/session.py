@@ -22,7 +22,7 @@ from hpccomm.bench.measure import Meter, make_barrier
 from hpccomm.bench.options import Options
 from hpccomm.bench.pairs import series as pairs
 from hpccomm.bench.pairs.matrix import Matrix
-from hpccomm.bench.rows import Row, State
+from hpccomm.bench.rows import Row
 from hpccomm.bench.screen import Screen
 from hpccomm.bench.series import Run, Series
 from hpccomm.bench.startup import Watch
@@ -119,9 +119,9 @@ def _run_in(
             screen.say(note(f"left out: {table.title}, which needs {table.collective.fewest_ranks} ranks"))
     names = tuple(candidate.expression for candidate in built) if possible else ()
     screen.say(report.legend(Layout(names, wide=options.wide)))
-    rows, matrices = _measure(Run(options, world, _meter(world, options), screen, record), possible, built)
+    measured = _measure(Run(options, world, _meter(world, options), screen, record), possible, built)
     record.finish()
-    screen.say(report.closing(checked=options.check) if rows or matrices else [])
+    screen.say(report.closing(checked=options.check) if measured else [])
     try:
         together(world.exchange, lambda: _report(options, record, screen), "write the report")
     except OptionError as error:
@@ -129,8 +129,7 @@ def _run_in(
     is_worse = world.exchange.all_gather(old is not None and _is_worse(old, record, options, screen))[0]
     is_slow = options.min_busbw_gbps is not None and gate.is_missed(record.results, options.min_busbw_gbps)
     screen.say(gate.lines(record.results, options.min_busbw_gbps) if options.min_busbw_gbps is not None else [])
-    is_broken = any(row.has(State.WRONG) or row.has(State.FAILED) for row in rows)
-    is_broken |= any(matrix.is_broken for matrix in matrices) or not (rows or matrices)
+    is_broken = not measured or any(one.is_broken for one in measured)
     is_missed = any(candidate.required and candidate.expression in not_built for candidate in found)
     return int(is_worse or is_slow or is_broken or is_missed)
 
@@ -145,7 +144,7 @@ def _report(options: Options, record: Record, screen: Screen) -> None:
     if options.report is None or not screen.speaks:
         return
     screen.progress.show("writing the report")
-    run = Recorded(_THIS_RUN, record.environment, record.results, record.pairs)
+    run = Recorded(_THIS_RUN, record.environment, record.results, record.sections.get("pairs", ()))
     screen.say(page.write(options.report, [run], results=record.text(complete=True)))
 
 
@@ -177,21 +176,20 @@ def _meter(world: hpccomm.World, options: Options) -> Meter:
     return Meter(world.exchange, barrier, hosts, check=options.check, warmup_iters=options.warmup_iters)
 
 
-def _measure(run: Run, possible: Sequence[Table], built: Sequence[Candidate]) -> tuple[list[Row], list[Matrix]]:
+def _measure(run: Run, possible: Sequence[Table], built: Sequence[Candidate]) -> list[Row | Matrix]:
     """Measure tables, then pairs; collective. What one leaves of its share of the budget is the next ones'."""
-    rows: list[Row] = []
-    matrices: list[Matrix] = []
+    found: list[Row | Matrix] = []
     parts: list[Table | Candidate] = [*(possible if built else ()), *pairs.chosen(run, built)]
     left_s = run.options.budget_s
     for number, part in enumerate(parts):
         candidates.revive(built, timeout_s=run.options.timeout_s)
         budget = Budget(max(0.0, left_s / (len(parts) - number)), run.options.iterations)
         if isinstance(part, Candidate):
-            matrices.append(pairs.measure(run, part, budget.left_s))
+            found.append(pairs.measure(run, part, budget.left_s))
         else:
-            rows += Series(run, part, built, budget).measure()
+            found += Series(run, part, built, budget).measure()
         left_s -= budget.used_s
-    return rows, matrices
+    return found
 
 
 def _is_worse(old: Recorded, record: Record, options: Options, screen: Screen) -> bool:

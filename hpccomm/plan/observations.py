@@ -115,6 +115,8 @@ def _observed(file: str, row: Result, nodes: tuple[int, ...]) -> Observation:
     if row["ranks"] != len(nodes) or row["ranks"] < 2:
         raise _LeftOutError("one rank, or another number of ranks than the run's")
     collective = row["collective"]
+    if collective not in COLLECTIVES:
+        raise _LeftOutError("many calls in one time")
     itemsize = 4 if collective == "barrier" else _ITEMSIZES.get(row["dtype"])
     if itemsize is None:
         raise _LeftOutError("elements that may travel in a wider type; measure float32")

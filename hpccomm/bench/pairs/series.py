@@ -37,7 +37,8 @@ def measure(run: Run, candidate: Candidate, budget_s: float) -> Matrix:
     found = outliers.find(matrix)
     screen = run.screen
     with screen.lock:
-        run.record.add_pairs({**matrix.entries(), "rule": outliers.RULE, "slow": [one.entries() for one in found]})
+        slow = [one.entries() for one in found]
+        run.record.add_section("pairs", {**matrix.entries(), "rule": outliers.RULE, "slow": slow})
         screen.say(heat.lines(matrix, found, colours=screen.bold))
     return matrix
 
