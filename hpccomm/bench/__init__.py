@@ -11,5 +11,6 @@ Where a change belongs:
 * inputs and what must come out: `inputs` (by formula), `case` (of one collective); what else is wrong: `verdict`
 * a statistic: `metrics` and `definitions` (its meaning), then a column of `files` or of `layout` (the shown table)
 * a measurement of single pairs of ranks: `pairs`; the page of ``--report``: `page`
+* a measurement that is no table of one collective: a file of `measures`; models by a name: `models`
 * a line above or below a table: `report`; a value that describes the run: `environment`
 """

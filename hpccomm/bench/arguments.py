@@ -14,9 +14,11 @@ from typing import Any, NoReturn
 
 from hpccomm import __version__, expression
 from hpccomm.algorithms import ALGORITHMS
-from hpccomm.bench import suites
+from hpccomm.bench import measures, suites
 from hpccomm.bench.collectives import COLLECTIVES, IN, OUT
 from hpccomm.bench.definitions import EXPLANATION
+from hpccomm.bench.measures import MEASURES
+from hpccomm.bench.models import MODELS
 from hpccomm.bench.options import DTYPES, OPS, Options
 from hpccomm.bench.settings import settings
 from hpccomm.errors import ExpressionError, OptionError
@@ -38,14 +40,16 @@ def parse(argv: Sequence[str]) -> Options:
     given = _given(argv)
     if "suite" in given:
         given = _given(suites.words(given["suite"])) | given
-    names = given.pop("collectives", [] if "pairs_bytes" in given else list(Options().collectives))
+    names = given.pop("collectives", [] if given.keys() & {"pairs_bytes", "measures"} else list(Options().collectives))
     for name in ("compare", "sources", "sweep"):
         given[name] = tuple(given.get(name, ()))
-    for name in ("backends", "algorithms"):
+    if "buckets" in given:
+        given["buckets"] = tuple(sorted(set(given["buckets"])))
+    for name in ("backends", "algorithms", "measures"):
         given[name] = tuple(dict.fromkeys(given.get(name, ())))
     options = Options(**given, collectives=_collectives(names, given.get("place")))
     settings(options.sweep)
-    fault = _fault(options, given.keys(), names)
+    fault = _fault(options, given.keys(), names) or measures.fault(options, given.keys())
     if fault:
         raise _error(fault)
     return replace(options, op=OPS[options.op], dtype=DTYPES[options.dtype])
@@ -75,21 +79,23 @@ def _fault(options: Options, given: Container[str], names: Sequence[str]) -> str
     measures = replace(options, compare=(), tolerance=Options.tolerance) != Options()
     reports = replace(options, report=None, sources=()) == Options()
     told, of_tables = ", ".join(names), ("op", "place", "min_busbw_gbps", "csv")
+    has_rows = bool(names or options.measures)
     faults = (
-        (not names and (options.compare or any(name in given for name in of_tables)),
+        (not has_rows and (options.compare or any(name in given for name in of_tables)),
          "--pairs alone has no table, which -o, --place, --min-busbw, --csv and --compare are for"),
         ("op" in given and not any(one.reduces for one in asked),
          f"-o does not fit --collective {told}, which reduces nothing"),
         ("place" in given and not any(one.has_data for one in asked),
          f"--place does not fit --collective {told}, which has no data"),
-        ("min_busbw_gbps" in given and not any(one.has_data for one in asked),
+        ("min_busbw_gbps" in given and not any(one.has_data for one in asked) and not options.measures,
          f"--min-busbw does not fit --collective {told}, which has no data"),
         (lacking, f"--place {options.place} does not fit --collective {', '.join(lacking)}, which has no such form"),
         (options.min_bytes > options.max_bytes, f"-b {options.min_bytes} is more than -e {options.max_bytes}"),
         (len(options.compare) > 2, f"--compare takes one file or two, not {len(options.compare)}"),
         ("tolerance" in given and not options.compare, "--tolerance without --compare"),
-        (options.sweep and any((options.csv, options.trace, options.compare, options.report, options.pairs_bytes)),
-         "--sweep goes with --json, not with --csv, --trace, --compare, --report and --pairs"),
+        (options.sweep and any((options.csv, options.trace, options.compare, options.report, options.pairs_bytes,
+                                options.measures)),
+         "--sweep goes with --json, not with --csv, --trace, --compare, --report, --pairs and --measure"),
         (len(options.compare) == 2 and measures,
          "--compare with two files measures nothing: only --tolerance goes with it"),
         (options.sources and not options.report, "--from without --report"),
@@ -164,7 +170,25 @@ def _parser() -> argparse.ArgumentParser:
         help="show on standard error what goes on (auto: on a terminal)")
     add("--version", action="version", version=f"hpccomm {__version__}")
     # fmt: on
+    _add_measures(parser)
     return parser
+
+
+def _add_measures(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("measurements that are no table of a collective").add_argument
+    # fmt: off
+    add("--measure", dest="measures", choices=MEASURES, metavar="NAME", **_SEVERAL,
+        help="without --collective no tables: "
+        f"{'; '.join(f'{name}: {one.about}' for name, one in MEASURES.items())}")
+    add("--model", choices=MODELS, metavar="NAME",
+        help=f"whose gradients or traffic: {', '.join(MODELS)} (resnet50; of workloads gpt3-1.3b)")
+    add("--buckets", type=_size, metavar="SIZE", **_SEVERAL, help="sizes of gradient buckets (1M 5M 25M 125M)")
+    add("--batch", type=_number(1), metavar="N",
+        help="rows in backward of overlap (32), micro-batches of workloads (8)")
+    add("--tp", type=_number(1), metavar="N", help="ranks that share a layer (as fit into every node, up to 8)")
+    add("--pp", type=_number(1), metavar="N", help="stages of a pipeline (1); the remaining ranks are data parallel")
+    add("--scale", type=_number(1), metavar="N", help="take one N-th of the model's elements (1)")
+    # fmt: on
 
 
 def _size(text: str) -> int:

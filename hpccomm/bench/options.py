@@ -37,6 +37,13 @@ class Options:
         algorithms: Names of algorithms, each to be run over every leaf that moves data here. Without backends and
             algorithms, those backends that fit.
         pairs_bytes: Size of the large messages between all pairs of ranks; None measures no pairs.
+        measures: Keys of `MEASURES`: what else is measured than tables of collectives.
+        model: Key of `MODELS`, whose gradients or traffic are measured; None for the usual one.
+        buckets: Sizes of gradient buckets in bytes.
+        batch: Rows of a batch in backward, or micro-batches in a step; None for the usual number.
+        tp: Ranks that share a layer of a transformer; None for the usual number.
+        pp: Stages of a transformer; None for one.
+        scale: What the elements of a model's gradients or operations are divided by.
         budget_s: Seconds that measuring may take, over all tables and pairs.
         timeout_s: Deadline of one operation in seconds.
         json: File for the results, or None.
@@ -67,6 +74,13 @@ class Options:
     backends: tuple[str, ...] = ()
     algorithms: tuple[str, ...] = ()
     pairs_bytes: int | None = None
+    measures: tuple[str, ...] = ()
+    model: str | None = None
+    buckets: tuple[int, ...] = (1 << 20, 5 << 20, 25 << 20, 125 << 20)
+    batch: int | None = None
+    tp: int | None = None
+    pp: int | None = None
+    scale: int = 1
     budget_s: float = 30.0
     timeout_s: float = 20.0
     json: Path | None = None

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 import hpccomm
-from hpccomm.bench import candidates, gate, page, report
+from hpccomm.bench import candidates, gate, measures, page, report
 from hpccomm.bench.budget import Budget
 from hpccomm.bench.candidates import Candidate
 from hpccomm.bench.compare import Recorded, compare, load, refuse_strangers
@@ -28,6 +28,7 @@ from hpccomm.bench.series import Run, Series
 from hpccomm.bench.startup import Watch
 from hpccomm.bench.tables import Table, tables
 from hpccomm.bench.text import field, note, strong
+from hpccomm.bench.traffic import parallel
 from hpccomm.bootstrap.tracing import VARIABLE as TRACE
 from hpccomm.errors import OptionError
 from hpccomm.exchange import together
@@ -59,6 +60,8 @@ def run(options: Options, launch: Launch, screen: Screen, *, command_line: str) 
         screen.speaks = world.topology.rank == 0
         try:
             _refuse_missing_gpu(world, options)
+            if "workloads" in options.measures:
+                parallel(world.topology.sizes, tp=options.tp, pp=options.pp)
         except OptionError as error:
             screen.say([f"python -m hpccomm.bench: {error}"], file=sys.stderr)
             return 2
@@ -163,7 +166,7 @@ def _open_files(
         if options.report is not None:
             page.prepare(options.report)
         old = load(options.compare[0]) if options.compare else None
-        if old is not None:
+        if old is not None and not options.measures:
             refuse_strangers(old, _THIS_RUN, [table.what for table in possible])
         return old, Record(entries, json_path=options.json, csv_path=options.csv)
 
@@ -177,15 +180,18 @@ def _meter(world: hpccomm.World, options: Options) -> Meter:
 
 
 def _measure(run: Run, possible: Sequence[Table], built: Sequence[Candidate]) -> list[Row | Matrix]:
-    """Measure tables, then pairs; collective. What one leaves of its share of the budget is the next ones'."""
+    """Measure tables, pairs, and the rest; collective. What one leaves of its share of the budget is the next ones'."""
     found: list[Row | Matrix] = []
-    parts: list[Table | Candidate] = [*(possible if built else ()), *pairs.chosen(run, built)]
+    parts: list[Table | Candidate | str] = [*(possible if built else ()), *pairs.chosen(run, built)]
+    parts += run.options.measures if built else ()
     left_s = run.options.budget_s
     for number, part in enumerate(parts):
         candidates.revive(built, timeout_s=run.options.timeout_s)
         budget = Budget(max(0.0, left_s / (len(parts) - number)), run.options.iterations)
         if isinstance(part, Candidate):
             found.append(pairs.measure(run, part, budget.left_s))
+        elif isinstance(part, str):
+            found += measures.measure(part, run, built, budget.left_s)
         else:
             found += Series(run, part, built, budget).measure()
         left_s -= budget.used_s

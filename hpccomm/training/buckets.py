@@ -42,6 +42,8 @@ class GradientBuckets:
             `wait`, nothing else may use it.
         bucket_mib: A bucket takes gradients until it holds so many MiB.
         first_bucket_mib: The same for the first bucket.
+        compare: Whether the ranks compare their modules, by the group; otherwise they are taken to be the same, and
+            to make this is not collective.
 
     Raises:
         TrainingError: The ranks hold different modules; the same on all ranks.
@@ -55,6 +57,7 @@ class GradientBuckets:
         group: dist.ProcessGroup | None = None,
         bucket_mib: float = 25.0,
         first_bucket_mib: float = 1.0,
+        compare: bool = True,
     ) -> None:
         if not min(bucket_mib, first_bucket_mib) > 0:
             raise OptionError(
@@ -63,7 +66,8 @@ class GradientBuckets:
                 remedy="give the size in MiB, such as 25",
                 everywhere=True,
             )
-        require_same_layout("average gradients in buckets", module, group)
+        if compare:
+            require_same_layout("average gradients in buckets", module, group)
         named = [(name, one) for name, one in module.named_parameters() if one.requires_grad]
         limit, first = bucket_mib * _MIB, min(first_bucket_mib, bucket_mib) * _MIB
         self._group, self._names = group, {id(one): name for name, one in named}

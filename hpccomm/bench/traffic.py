@@ -1,0 +1,113 @@
+"""What the ranks of a transformer send in a step of data, tensor and pipeline parallel training; pure.
+
+As in Megatron-LM (Shoeybi et al. 2019, section 3; Narayanan et al. 2021, section 3.2): a layer's weights are cut over
+the tensor ranks, which sum activations twice in forward and twice in backward; a stage gives the next one its
+activations, and gets their gradients back; data parallel ranks average the gradients of their layers once a step.
+Embeddings are left out. Ranks are numbered tensor first, then data, then pipeline.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hpccomm.bench.models import Transformer, elements
+from hpccomm.errors import OptionError
+from hpccomm.topology.grouping import Groups, count
+
+_MOST_TENSOR_RANKS = 8
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """How many ranks share a layer, its batch, and the layers."""
+
+    tensor: int
+    data: int
+    pipeline: int
+
+    def __str__(self) -> str:
+        return f"tp {self.tensor} x dp {self.data} x pp {self.pipeline}"
+
+    def groups(self, kind: str) -> Groups:
+        """Give the ranks of every group of a kind: ``tensor``, ``data`` or ``pipeline``."""
+        tensor, data, pipeline = map(range, (self.tensor, self.data, self.pipeline))
+
+        def rank(t: int, d: int, p: int) -> int:
+            return t + self.tensor * (d + self.data * p)
+
+        if kind == "tensor":
+            return tuple(tuple(rank(t, d, p) for t in tensor) for p in pipeline for d in data)
+        if kind == "data":
+            return tuple(tuple(rank(t, d, p) for d in data) for p in pipeline for t in tensor)
+        return tuple(tuple(rank(t, d, p) for p in pipeline) for d in data for t in tensor)
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """One kind of operation in a step.
+
+    Attributes:
+        kind: Of its groups, see `Parallel.groups`.
+        collective: What its ranks call.
+        op: Its operator, or None.
+        elements: Of one operation.
+        layer: Operations of a layer in a step.
+        step: Operations of a rank in a step.
+        what: What is sent, in words.
+    """
+
+    kind: str
+    collective: str
+    op: str | None
+    elements: int
+    layer: int
+    step: int
+    what: str
+
+
+def parallel(node_sizes: Sequence[int], *, tp: int | None, pp: int | None) -> Parallel:
+    """Share ranks out; data parallelism takes what is left.
+
+    Args:
+        node_sizes: Ranks of each node.
+        tp: Ranks that share a layer; None for as many as fit into every node, up to 8.
+        pp: Stages; None for one.
+
+    Raises:
+        OptionError: They do not divide the ranks.
+    """
+    ranks, most = sum(node_sizes), math.gcd(*node_sizes)
+    pipeline = pp or 1
+    shares = [one for one in range(1, _MOST_TENSOR_RANKS + 1) if most % one == 0 and ranks % (one * pipeline) == 0]
+    tensor = tp or max(shares, default=1)
+    if ranks == 1 or ranks % (tensor * pipeline):
+        raise OptionError(
+            f"share {count(ranks, 'rank')} out with --tp {tensor} --pp {pipeline}",
+            found=f"{tensor} x {pipeline} does not divide {ranks}" if ranks > 1 else "one rank sends nothing",
+            remedy="start a multiple of --tp x --pp ranks, at least 2",
+            everywhere=True,
+        )
+    return Parallel(tensor, ranks // (tensor * pipeline), pipeline)
+
+
+def traffic(model: Transformer, ways: Parallel, *, batch: int, scale: int) -> list[Traffic]:
+    """Give what a rank of the largest stage sends in a step; kinds with one rank send nothing.
+
+    Args:
+        model: The transformer.
+        ways: How its ranks share it.
+        batch: Micro-batches of one sequence in a step, of one data parallel rank.
+        scale: Takes one scale-th of every operation's elements.
+    """
+    layers = -(-model.layers // ways.pipeline)
+    activations = max(1, model.context * model.hidden // scale)
+    gradients = max(1, elements(model.layer) // ways.tensor // scale)
+    sums = 4 * batch
+    found = (
+        (ways.tensor, Traffic("tensor", "all_reduce", "sum", activations, sums, sums * layers, "activations")),
+        (ways.data, Traffic("data", "all_reduce", "avg", gradients, 1, layers, "a layer's gradients")),
+        (ways.pipeline, Traffic("pipeline", "sendrecv", None, activations, 0, 2 * batch, "what stages hand on")),
+    )
+    return [one for ranks, one in found if ranks > 1]
