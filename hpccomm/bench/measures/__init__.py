@@ -47,6 +47,7 @@ MEASURES = {
         "what a transformer's ranks send in a step of data, tensor and pipeline parallel training",
         ("model", "batch", "tp", "pp", "scale"),
     ),
+    "stability": Measure("one all_reduce over and over: drift, spikes, stragglers"),
 }
 
 
