@@ -48,6 +48,7 @@ MEASURES = {
         ("model", "batch", "tp", "pp", "scale"),
     ),
     "stability": Measure("one all_reduce over and over: drift, spikes, stragglers"),
+    "efficiency": Measure("busbw of the collectives above over that of sendrecv"),
 }
 
 
@@ -71,5 +72,7 @@ def fault(options: Options, given: Container[str]) -> str | None:
          "--measure buckets and overlap are for tensors in host memory, not for --device cuda"),
         ("workloads" in options.measures and options.model not in (None, *TRANSFORMERS),
          f"--model {options.model} does not fit --measure workloads; take {', '.join(TRANSFORMERS)}"),
+        ("efficiency" in options.measures and not {"sendrecv"} < set(options.collectives),
+         "--measure efficiency compares the tables of --collective with that of sendrecv: name it, and others"),
     )  # fmt: skip
     return next((text for is_so, text in faults if is_so), None)
