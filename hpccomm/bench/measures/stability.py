@@ -23,7 +23,7 @@ from hpccomm.bench.verdict import Attempt, cause
 from hpccomm.topology.grouping import count
 from hpccomm.units import format_bytes, format_seconds, format_us
 
-_PORTION = 50
+_PORTION = 20
 
 
 def measure(run: Run, built: Sequence[Candidate], budget_s: float) -> Sequence[Row]:
@@ -37,7 +37,7 @@ def measure(run: Run, built: Sequence[Candidate], budget_s: float) -> Sequence[R
     run.screen.say(["", title, *field("rule", RULE)])
     rows = []
     for candidate in built:
-        cell, found = _measure(run, case, candidate, budget_s / len(built))
+        cell, found = repeat(run, case, candidate, budget_s / len(built))
         row = Row(size, (cell,))
         run.record.add(results(row, table))
         if found is not None:
@@ -47,7 +47,7 @@ def measure(run: Run, built: Sequence[Candidate], budget_s: float) -> Sequence[R
     return rows
 
 
-def _measure(run: Run, case: Case, candidate: Candidate, budget_s: float) -> tuple[Cell, Steadiness | None]:
+def repeat(run: Run, case: Case, candidate: Candidate, budget_s: float) -> tuple[Cell, Steadiness | None]:
     """Call portion after portion until rank 0 says that the time is up, or one went wrong; the first is to warm up."""
     exchange, topology, name = run.world.exchange, run.world.topology, candidate.expression
     if candidate.dropped is not None:
