@@ -1,7 +1,7 @@
 """A tuning table: which backend was fastest for which collective and size, on which set-up.
 
 The file is JSON: ``{"hpccomm_tuning": 1, "setup": {…}, "choices": {"all_reduce": [[0, "mpi4py"], [262144, "shm"]]}}``;
-an entry holds from its size in bytes up to the next one's.
+an entry holds from its size in bytes up to the next one's. Beside the choices stand the times that they were made by.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ VERSION = 1
 _MARK = "hpccomm_tuning"
 
 Choice = tuple[int, str]
+Times = dict[int, dict[str, float]]
+"""Microseconds by size in bytes and backend."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,12 @@ class Tuning:
     Attributes:
         setup: Where it was measured.
         choices: For each collective, sizes in bytes, ascending from 0, with the backend from there on.
+        times: For each collective, what was measured; empty in tables of before this was kept.
     """
 
     setup: Setup
     choices: Mapping[str, Sequence[Choice]]
+    times: Mapping[str, Times] = field(default_factory=dict)
 
     def backend(self, collective: str, size_bytes: int) -> str:
         """Give the fastest backend; a collective that is not in the table goes as all_reduce does."""
@@ -69,7 +73,7 @@ class Tuning:
 
     def text(self) -> str:
         """Give the file's content."""
-        content = {_MARK: VERSION, "setup": asdict(self.setup), "choices": self.choices}
+        content = {_MARK: VERSION, "setup": asdict(self.setup), "choices": self.choices, "times": self.times}
         return json.dumps(content, indent=1) + "\n"
 
 
@@ -81,7 +85,7 @@ def load(path: Path) -> Tuning:
     """
     try:
         return _table(json.loads(path.read_text()))
-    except (OSError, ValueError, KeyError, TypeError, ExpressionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ExpressionError) as error:
         raise OptionError(
             f"read the tuning table {path}",
             found=f"{type(error).__name__}: {error}",
@@ -101,4 +105,11 @@ def _table(content: Mapping[str, Any]) -> Tuning:
         starts = [start for start, _ in entries]
         if not starts or starts[0] != 0 or sorted(set(starts)) != starts:
             raise ValueError(f"the sizes of {collective} do not ascend from 0")
-    return Tuning(Setup(**{**setup, "nodes": tuple(setup["nodes"])}), choices)
+    times = {
+        str(collective): {
+            int(size): {str(backend): float(time_us) for backend, time_us in of_size.items()}
+            for size, of_size in of_collective.items()
+        }
+        for collective, of_collective in content.get("times", {}).items()
+    }
+    return Tuning(Setup(**{**setup, "nodes": tuple(setup["nodes"])}), choices, times)

@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 
 from hpccomm.errors import OptionError
-from hpccomm.tune.fastest import choices
+from hpccomm.tune.explain import explain, pick, summed
+from hpccomm.tune.fastest import choices, measured
 from hpccomm.tuning import Setup, Tuning, load
 
 SETUP = Setup((2, 2), "a processor", "cpu", "2.14.1", "Open MPI 5.0.11")
-TUNING = Tuning(SETUP, {"all_reduce": [(0, "mpi4py"), (4096, "shm")], "broadcast": [(0, "gloo")]})
+TUNING = Tuning(
+    SETUP, {"all_reduce": [(0, "mpi4py"), (4096, "shm")], "broadcast": [(0, "gloo")]}, {"all_reduce": {4: {"shm": 1.5}}}
+)
 
 
 def rows(collective: str, **times: list[float | None]) -> list[dict[str, object]]:
@@ -34,12 +37,12 @@ def rows(collective: str, **times: list[float | None]) -> list[dict[str, object]
     ],
 )
 def test_the_fastest_is_chosen_by_more_than_noise(times: dict[str, list[float | None]], expected: object) -> None:
-    assert choices(rows("all_reduce", **times)) == {"all_reduce": expected}
+    assert choices(measured(rows("all_reduce", **times))) == {"all_reduce": expected}
 
 
 def test_a_table_needs_all_reduce() -> None:
     with pytest.raises(OptionError, match="no measured row of all_reduce"):
-        choices(rows("broadcast", a=[1.0]) + rows("all_reduce", a=[None]))
+        measured(rows("broadcast", a=[1.0]) + rows("all_reduce", a=[None]))
 
 
 def test_a_table_is_read_as_it_was_written_and_gives_backends_by_size(tmp_path: Path) -> None:
@@ -74,3 +77,50 @@ def test_another_set_up_is_told() -> None:
     other = Setup((4,), "a processor", "cpu", "2.13.0", "Open MPI 5.0.11")
     assert SETUP.differences(SETUP) == []
     assert SETUP.differences(other) == ["nodes (2, 2) instead of (4,)", "torch 2.14.1 instead of 2.13.0"]
+
+
+MIB = 1 << 20
+ALL_REDUCE = {
+    4: {"mpi4py": 2.0, "gloo": 100.0},
+    MIB: {"mpi4py": 1000.0, "gloo": 800.0},
+    4 * MIB: {"mpi4py": 2000.0, "gloo": 1000.0},
+    16 * MIB: {"mpi4py": 4000.0, "gloo": 3800.0},
+}
+
+
+def test_a_piece_is_the_smallest_that_comes_near_the_highest_rate() -> None:
+    found = pick(ALL_REDUCE)  # 4 MiB in 1000 us are 95 % of 16 MiB in 3800 us
+    assert (found.backend, found.size_bytes, found.others) == ("gloo", 4 * MIB, {"mpi4py": 2.0})
+    assert (found.highest_bytes, found.last_bytes) == (16 * MIB, 16 * MIB)
+    assert found.gbps / found.highest_gbps == pytest.approx(0.95)
+
+
+def test_calls_are_summed_where_all_were_measured() -> None:
+    times = {"all_gather": {8: {"a": 1.0, "b": 2.0}, 64: {"a": 3.0}}, "reduce_scatter": {8: {"a": 5.0}, 64: {"b": 1.0}}}
+    assert summed(times, {"all_gather": 2, "reduce_scatter": 1}) == {8: {"a": 7.0}}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "tensor"),
+    [
+        ((4,), "mpi4py from 0 B, gloo from 2 MiB: all_reduce takes 2.00 us at 4 B and 3800 us at 16 MiB"),
+        ((2, 3), "keep it inside a node; measure python -m hpccomm.tune on 2 ranks of one node"),
+        ((1, 1), "keep it inside a node; here a node has one rank alone. Over 2 nodes"),
+    ],
+)
+def test_advice_for_training_by_what_was_measured(nodes: tuple[int, ...], tensor: str) -> None:
+    times = {"all_reduce": ALL_REDUCE, "all_gather": ALL_REDUCE, "reduce_scatter": ALL_REDUCE}
+    chosen = {"all_reduce": [(0, "mpi4py"), (2 * MIB, "gloo")]}
+    found = explain(Tuning(Setup(nodes, "a processor", "cpu", "2.14.1", "none"), chosen, times))
+    assert list(found) == ["DDP", "FSDP", "TP", "PP"]
+    assert found["DDP"].startswith(
+        "gloo, bucket_cap_mb=4: 4.19 GB/s, at most 4.42 (at 16 MiB, the largest that was measured); mpi4py"
+    )
+    assert found["FSDP"].startswith("gloo, units of 4 MiB of parameters, by 2 all_gather + reduce_scatter")
+    assert found["TP"].startswith(tensor)
+    assert found["PP"].startswith("not measured: name sendrecv")
+
+
+def test_a_table_without_times_explains_nothing() -> None:
+    with pytest.raises(OptionError, match="no times of all_reduce"):
+        explain(Tuning(SETUP, {"all_reduce": [(0, "mpi4py")]}))

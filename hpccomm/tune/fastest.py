@@ -7,15 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hpccomm.errors import OptionError
-from hpccomm.tuning import Choice
+from hpccomm.tuning import Choice, Times
 from hpccomm.units import format_bytes
 
 GAIN = 0.03  # by which another backend must be faster than the one below it, so that noise makes no entry
-Times = dict[int, dict[str, float]]
 
 
-def choices(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Choice]]:
-    """Choose for each collective the backend from which size on.
+def measured(rows: Iterable[Mapping[str, Any]]) -> dict[str, Times]:
+    """Give the times of each collective.
 
     Args:
         rows: The benchmark's results; those without a time, which were wrong or failed, do not count.
@@ -32,6 +31,11 @@ def choices(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Choice]]:
         raise OptionError(
             "make a tuning table", found="no measured row of all_reduce", remedy="measure all_reduce among the others"
         )
+    return times
+
+
+def choices(times: Mapping[str, Times]) -> dict[str, list[Choice]]:
+    """Choose for each collective the backend from which size on."""
     return {collective: _entries(of_sizes) for collective, of_sizes in times.items()}
 
 
@@ -50,7 +54,9 @@ def _entries(times: Times) -> list[Choice]:
 
 def lines(choices: Mapping[str, Sequence[Choice]]) -> list[str]:
     """Say what was chosen."""
-    return [
-        f"{collective}: " + ", ".join(f"{backend} from {format_bytes(start)}" for start, backend in entries)
-        for collective, entries in choices.items()
-    ]
+    return [f"{collective}: {spans(entries)}" for collective, entries in choices.items()]
+
+
+def spans(entries: Sequence[Choice]) -> str:
+    """Say which backend holds from which size on."""
+    return ", ".join(f"{backend} from {format_bytes(start)}" for start, backend in entries)
