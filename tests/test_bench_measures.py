@@ -152,7 +152,7 @@ def test_all_of_it_in_one_run_beside_a_backend_that_is_wrong(one_mpi: Mpi, tmp_p
     options = "--collective sendrecv all_reduce --measure buckets overlap workloads stability efficiency -b 4K -e 4K"
     shape = "--scale 512 --buckets 64K --model gpt2 --tp 2 --batch 2 -n 2 --budget 4"
     argv = ["-m", "hpccomm.bench", *options.split(), *shape.split(), "--backend", "mpi4py", wrong, "--json", str(path)]
-    result = run_job(one_mpi, 4, [one_mpi.python, *argv], timeout_s=120)
+    result = run_job(one_mpi, 4, [one_mpi.python, *argv], timeout_s=240)
     assert result.returncode == 1, result
     content = json.loads(path.read_text())
     assert content["complete"] is True

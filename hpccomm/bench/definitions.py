@@ -83,6 +83,9 @@ units and formulas, for n ranks:
   p95     the smallest time that 95 % of the repetitions do not exceed; p99 likewise
   pairs   (--pairs) latency and bandwidth of every rank with every other, both directions, in rounds of disjoint
           pairs, host against host; above 64 ranks in 64 rounds of all; every message is checked
+  others  (--measure) buckets and overlap: time is a whole step's, size a bucket's, and rates count all gradients;
+          workloads: in the groups that share an operation, all at once, then counted as often as a step has it;
+          stability: without a barrier before a call, so that ranks that come late show
 out of place: all_reduce and broadcast, which torch has in place only, are timed with a copy before the call.
 
 files     valid after every row, and so after Ctrl-C. --csv and the results of --json have these columns:
@@ -97,5 +100,6 @@ examples  mpirun -np 4 python -m hpccomm.bench --collective all_reduce broadcast
           mpirun -np 4 python -m hpccomm.bench --algorithm ring tree -e 1M --compare old.json --tolerance 20%
           python -m hpccomm.bench --compare old.json new.json
           mpirun -np 8 python -m hpccomm.bench --suite standard --pairs --report out
+          mpirun -np 8 python -m hpccomm.bench --suite workloads --model gpt3-6.7b --tp 4 --pp 2 --scale 16
           python -m hpccomm.bench --report out --from ranks8.json ranks16.json
 """
