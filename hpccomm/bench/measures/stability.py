@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count as count_from
 
 import torch
@@ -29,7 +30,8 @@ _PORTION = 20
 def measure(run: Run, built: Sequence[Candidate], budget_s: float) -> Sequence[Row]:
     """Measure the backends one after the other, by the largest size; collective."""
     options, topology = run.options, run.world.topology
-    table = Table(COLLECTIVES["all_reduce"], topology.world_size, options.dtype, "sum", IN)
+    collective = replace(COLLECTIVES["all_reduce"], name="repeated all_reduce", made_of="all_reduce")
+    table = Table(collective, topology.world_size, options.dtype, "sum", IN)
     elements = max(1, options.max_bytes // int(getattr(torch, options.dtype).itemsize))
     case = Case(table, rank=topology.rank, count=elements, device=run.device)
     size = elements * case.output.element_size()
