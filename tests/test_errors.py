@@ -17,6 +17,7 @@ FAMILY = {
     "ScheduleError": ValueError,
     "BackendError": RuntimeError,
     "DeadGroupError": RuntimeError,
+    "RankLostError": RuntimeError,
     "MismatchError": ValueError,
     "UnsupportedError": TypeError,
     "DeadlineError": TimeoutError,
