@@ -11,6 +11,7 @@ import pytest
 from harness import Mpi, Result, run_job
 
 PROGRAM = str(Path(__file__).with_name("programs") / "late.py")
+STOPPED_AT_END = str(Path(__file__).with_name("programs") / "stopped_at_end.py")
 STARTS_LATE = str(Path(__file__).with_name("programs") / "starts_late.py")
 DEADLINE_S = 4.0
 END_S = 3.0  # from the deadline to the end of mpirun, on a busy machine; 0.6 s otherwise
@@ -92,3 +93,13 @@ def test_rank_that_does_not_start_mpi_is_named_and_ends_the_job(mpi: Mpi, way: s
     missing = rf"rank 2 \(process \d+\) {words}"
     assert re.search(rf"hpccomm: rank [01] waited \d+ s for MPI to start: .*{missing}", result.stderr), result
     assert re.search(rf"found: waited 4\.\d s for all ranks: .*{missing}", result.stderr), result
+
+
+def test_rank_that_is_stopped_while_mpi_ends_is_named_and_ends_the_job(mpi: Mpi) -> None:
+    result = run_job(mpi, 3, [mpi.python, STOPPED_AT_END, f"{DEADLINE_S}"], env=QUIET, timeout_s=JOB_S)
+    assert not result.timed_out, result
+    assert not result.leftovers, result
+    assert result.returncode != 0, result
+    assert re.search(
+        r"hpccomm: rank . waited 1 s for MPI to end: rank 2 \(process \d+\) is stopped\n", result.stderr
+    ), result

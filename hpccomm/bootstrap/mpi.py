@@ -1,10 +1,11 @@
 """Start MPI, once a process, after comparing the library with the launcher.
 
-The only place that calls MPI_Init. MPI is finalised by mpi4py when the interpreter ends.
+The only place that calls MPI_Init. What it has started it ends while that can still be watched.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 from collections.abc import Callable, Mapping
@@ -18,6 +19,7 @@ from hpccomm.errors import LaunchError
 from hpccomm.launch import Launch, Launcher, check_library, check_world
 from hpccomm.launch.launchers import PMI, PMIX
 from hpccomm.rollcall import RollCall
+from hpccomm.watch.startup import StartUp, WindingUp
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -72,8 +74,9 @@ def start(
     if not MPI.Is_initialized():
         check_library(launch, vendor=vendor, library=MPI.Get_library_version())
         _choose_settings(vendor, launch)
-        with vigil.over_start(launch.launcher, environ, timeout_s=timeout_s, quiet_s=quiet_s):
+        with vigil.over_mpi(StartUp, launch.launcher, environ, timeout_s=timeout_s, quiet_s=quiet_s):
             _initialise(MPI)
+        atexit.register(_wind_up, launch.launcher, environ, timeout_s, quiet_s)
     world = MPI.COMM_WORLD
     if world.size > 1:
         guard.connect(world.rank, world.size, world.Abort)
@@ -117,6 +120,15 @@ def finalize() -> None:
         with suppress(OSError, AttributeError):
             if not MPI.Is_finalized():
                 ctypes.CDLL(library).MPI_Finalize()
+
+
+def _wind_up(launcher: Launcher, environ: Mapping[str, str], timeout_s: float, quiet_s: float) -> None:
+    """End MPI under a deadline, where the ranks have parted well; else mpi4py does so when the interpreter is gone."""
+    from mpi4py import MPI
+
+    if guard.is_here and not guard.failed and vigil.inquiry is None and not MPI.Is_finalized():
+        with vigil.over_mpi(WindingUp, launcher, environ, timeout_s=timeout_s, quiet_s=quiet_s):
+            finalize()
 
 
 def loaded_libraries() -> list[str]:

@@ -67,19 +67,25 @@ class Vigil:
             self._watchdog = Watchdog(signals, self._on_signal, _end_orphan if launched else None)
 
     @contextmanager
-    def over_start(self, launcher: Launcher, environ: Mapping[str, str], *, timeout_s: float, quiet_s: float) -> Any:
-        """Hold the deadline of MPI's start, which waits for all ranks, and say who is missing there."""
+    def over_mpi(
+        self, phase: type[StartUp], launcher: Launcher, environ: Mapping[str, str], *, timeout_s: float, quiet_s: float
+    ) -> Iterator[None]:
+        """Hold a deadline over MPI's start or end, which wait for all ranks, and say who is missing there."""
         rank = environ.get(launcher.rank, "")
         if self._watchdog is None or not rank.isdecimal():
             yield
             return
-        start_up = StartUp(launcher.rank, int(rank), timeout_s=timeout_s, quiet_s=quiet_s, end=self._end_start)
-        self._watchdog.guard(start_up)
+
+        def end(waited: float, missing: str) -> None:
+            self._end_mpi(phase, waited, missing)
+
+        watch = phase(launcher.rank, int(rank), timeout_s=timeout_s, quiet_s=quiet_s, end=end)
+        self._watchdog.guard(watch)
         try:
             yield
         finally:
             self._watchdog.guard(None)
-            start_up.close()
+            watch.close()
 
     @contextmanager
     def over_end(self, timeout_s: float) -> Iterator[None]:
@@ -240,10 +246,10 @@ class Vigil:
         written = [f"flight record in {file}"] if file is not None else []
         guard.say(f"SIGUSR2: {'; '.join([*(told or ['waits for nobody']), *written])}")
 
-    def _end_start(self, waited: float, missing: str) -> None:
-        """End the job: MPI has not started in time."""
+    def _end_mpi(self, phase: type[StartUp], waited: float, missing: str) -> None:
+        """End the job: MPI has not started or ended in time."""
         error = DeadlineError(
-            "start MPI",
+            f"{phase.phase} MPI",
             found=f"waited {waited:.1f} s for all ranks: {missing}",
             remedy="see whether these ranks were started, and their output for why they stopped",
         )

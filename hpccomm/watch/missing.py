@@ -62,20 +62,22 @@ class Inquiry:
         places: Where every rank lives.
         rank: This rank.
         names_the_dead: Whether ranks name those that ended without a word; a coroner may do so instead.
-        leaving: The ranks that have said that they end, and why if that is worth saying.
+        leaving: The ranks that have said that they end.
         losses: The ranks that are lost, where the job is to go on without them; else None.
     """
 
     def __init__(self, channel: Channel, flight: Flight, places: Sequence[Place], rank: int) -> None:
         self.channel, self.flight, self.places, self.rank = channel, flight, places, rank
         self.leaving: set[int] = set()
+        self._ending_all: set[int] = set()
         self.names_the_dead = True
         self.losses: Losses | None = None
         self._claims: list[socket.socket] = []
 
     def find(self, log: GroupLog, entry: Entry) -> Finding:
         """Find out who holds an operation up; takes a fraction of a second where ranks do not answer."""
-        others = [rank for rank in log.ranks if rank != self.rank]
+        self.serve()  # a rank that was stopped may find that the others have ended because of it
+        others = [rank for rank in log.ranks if rank != self.rank and rank not in self._ending_all]
         if entry.collective in P2P and entry.peer >= 0:
             others = [log.ranks[entry.peer]]
         missing = {rank: words for rank in others if (words := self._seen(rank))}
@@ -115,6 +117,7 @@ class Inquiry:
         if "leaves" in news:
             self.leaving.add(int(news["leaves"]))
             if news.get("for_all"):
+                self._ending_all.add(int(news["leaves"]))
                 tell(self.channel.local_name, ALL)  # this host's coroner, whom a rank of another host does not reach
         for log in list(self.flight.logs.values()):
             if log.key == news.get("group") and "gave_up" in news:

@@ -1,7 +1,7 @@
-"""Watch the time in which MPI starts, before the ranks can speak to each other.
+"""Watch the times in which MPI starts and ends, when the ranks cannot speak to each other.
 
-MPI's start waits for all ranks, under no deadline. On this host the others are known by their launcher: they are its
-children and carry a variable with their rank. A rank that begins to start MPI takes a name that the others can see.
+MPI waits there for all ranks, under no deadline. On this host the others are known by their launcher: they are its
+children and carry a variable with their rank. A rank that begins to wait takes a name that the others can see.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from hpccomm.claim import claim
 from hpccomm.liveness import process_state, start_time
 from hpccomm.watch.patrol import say
 
+_LOOK_S = 0.5  # between two looks at all processes
+
 
 class StartUp:
     """The watchdog's round while MPI starts.
@@ -29,6 +31,7 @@ class StartUp:
         end: Ends the process, with what is known of those that are missing.
     """
 
+    phase = "start"
     descriptors: Sequence[int] = ()
 
     def __init__(
@@ -37,7 +40,7 @@ class StartUp:
         self._variable, self._rank, self._timeout_s, self._end = variable, rank, timeout_s, end
         self._start = time.monotonic()
         self._speaks_after = min(quiet_s, timeout_s / 3)
-        self._mark = f"hpccomm/start/{os.getppid()}/"
+        self._mark = f"hpccomm/{self.phase}/{os.getppid()}/"
         self._own = claim(f"{self._mark}{rank}")
 
     def walk(self, ready: Sequence[int]) -> None:
@@ -49,7 +52,7 @@ class StartUp:
             self._speaks_after = 2 * waited
             words = self.missing()
             if self._rank == min(self._came(), default=self._rank):
-                say(f"rank {self._rank} waited {waited:.0f} s for MPI to start: {words}")
+                say(f"rank {self._rank} waited {waited:.0f} s for MPI to {self.phase}: {words}")
 
     def close(self) -> None:
         """Give the name back."""
@@ -57,18 +60,21 @@ class StartUp:
             self._own.close()
 
     def missing(self) -> str:
-        """Say what is known of the ranks of this host that hold MPI's start up."""
+        """Say what is known of the ranks of this host that hold MPI up."""
         came, found = self._came(), []
-        for rank, pid in sorted(self._siblings().items()):
-            state = process_state(pid, start_time(pid))
+        for rank, pid, state in self._states():
             if state != "running":
                 found.append(f"rank {rank} (process {pid}) {'is stopped' if state == 'stopped' else 'has ended'}")
             elif rank not in came:
                 found.append(f"rank {rank} (process {pid}) has not come")
         return "; ".join(found) or "all ranks of this host are in it"
 
+    def _states(self) -> list[tuple[int, int, str]]:
+        """Give each rank of this host, its process and how that is."""
+        return [(rank, pid, process_state(pid, start_time(pid))) for rank, pid in sorted(self._siblings().items())]
+
     def _came(self) -> set[int]:
-        """Give the ranks of this host that have begun to start MPI."""
+        """Give the ranks of this host that have begun to wait."""
         names = (line.rpartition(f"@{self._mark}")[2] for line in Path("/proc/net/unix").read_text().splitlines())
         return {int(name) for name in names if name.isdecimal()}
 
@@ -84,3 +90,28 @@ class StartUp:
                     if rank is not None:
                         found[int(rank)] = int(entry.name)
         return found
+
+
+class WindingUp(StartUp):
+    """The watchdog's round while MPI ends. Ranks come there when they like; only one that is stopped is missing.
+
+    The times count from when one is.
+    """
+
+    phase = "end"
+    _looked_s = 0.0
+
+    def walk(self, ready: Sequence[int]) -> None:
+        """Say who is stopped, and end the process where it is for long."""
+        now = time.monotonic()
+        if now - self._looked_s > _LOOK_S:
+            self._looked_s = now
+            if not self.missing():
+                self._start = now
+        super().walk(ready)
+
+    def missing(self) -> str:
+        """Say which ranks of this host are stopped."""
+        return "; ".join(
+            f"rank {rank} (process {pid}) is stopped" for rank, pid, state in self._states() if state == "stopped"
+        )
