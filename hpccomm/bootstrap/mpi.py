@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 # The waits on COMM_WORLD. Where one was given up, MPI is still in it, and no later start may wait there.
 _arrivals: RollCall | None = None
+_end_times: dict[str, float] = {}  # of the last start, which hold for the end too
 
 
 def start(
@@ -76,7 +77,8 @@ def start(
         _choose_settings(vendor, launch)
         with vigil.over_mpi(StartUp, launch.launcher, environ, timeout_s=timeout_s, quiet_s=quiet_s):
             _initialise(MPI)
-        atexit.register(_wind_up, launch.launcher, environ, timeout_s, quiet_s)
+        atexit.register(_wind_up, launch.launcher, environ)
+    _end_times.update(timeout_s=timeout_s, quiet_s=quiet_s)
     world = MPI.COMM_WORLD
     if world.size > 1:
         guard.connect(world.rank, world.size, world.Abort)
@@ -122,12 +124,12 @@ def finalize() -> None:
                 ctypes.CDLL(library).MPI_Finalize()
 
 
-def _wind_up(launcher: Launcher, environ: Mapping[str, str], timeout_s: float, quiet_s: float) -> None:
+def _wind_up(launcher: Launcher, environ: Mapping[str, str]) -> None:
     """End MPI under a deadline, where the ranks have parted well; else mpi4py does so when the interpreter is gone."""
     from mpi4py import MPI
 
     if guard.is_here and not guard.failed and vigil.inquiry is None and not MPI.Is_finalized():
-        with vigil.over_mpi(WindingUp, launcher, environ, timeout_s=timeout_s, quiet_s=quiet_s):
+        with vigil.over_mpi(WindingUp, launcher, environ, **_end_times):
             finalize()
 
 

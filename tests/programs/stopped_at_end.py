@@ -8,6 +8,7 @@ import sys
 
 from hpccomm import init
 
+init(timeout_s=100).close()  # loads all modules, in which ranks may be seconds apart
 with init(timeout_s=float(sys.argv[1])) as world:
     is_last = world.topology.rank == world.topology.world_size - 1
 if is_last:
