@@ -2,8 +2,8 @@
 
     mpirun -np 2 python jobs/train.py --help            or: sbatch jobs/train.sbatch
 
-With --checkpoint a run goes on where the last one ended, to the same bits: at Slurm's warning before the end all ranks
-stop at the same step, save, and have the job requeued. Needs the extra `train`.
+With --checkpoint a run goes on where the last one ended, on as many ranks to the same bits: at Slurm's warning before
+the end all ranks stop at the same step, save, and have the job requeued. Needs the extra `train`.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Training:
         return torch.autocast("cpu", dtype=getattr(torch, precision), enabled=precision != "float32")
 
     def steps(self, epoch: int, seen: int) -> Iterator[int]:
-        """Train for the rest of an epoch; after each step give how many of its rows this rank has seen."""
+        """Train for the rest of an epoch; after each step give how many of its rows all ranks have seen."""
         self.sampler.set_position(epoch, seen)
         # Its own generator: a loader draws a number when it begins, and a run that goes on has drawn that before.
         generator = torch.Generator().manual_seed(self.options.seed + epoch)
@@ -147,7 +147,7 @@ class Training:
         for batch, micro in accumulate(self.model, loader, passes=self.options.accumulate, rows=rows_of):
             with micro.context():
                 self.scaler.scale(self.loss(*batch) * micro.weight).backward()
-            seen += rows_of(batch)
+            seen += rows_of(batch) * self.size
             if micro.last:
                 self.scaler.step(self.optimizer)
                 self.scaler.update()
@@ -177,16 +177,19 @@ def rows_of(batch: Sequence[torch.Tensor]) -> int:
 def train(training: Training, bar: Progress) -> list[dict[str, Any]] | None:
     """Train to the end, and give the results of the epochs; None where a warning ended it before. Collective."""
     options, checkpoint = training.options, training.checkpoint
-    position = (options.checkpoint and checkpoint.load()) or {"epoch": 0, "seen": 0, "results": []}
-    bar.console.print("begins at epoch {epoch}, after {seen} rows of each rank".format_map(position))
+    saved = options.checkpoint and checkpoint.load(resize=True)
+    position = saved or {"epoch": 0, "seen": 0, "results": [], "ranks": training.size}
+    bar.console.print("begins at epoch {epoch}, after {seen} rows".format_map(position))
+    if position["ranks"] != training.size:
+        bar.console.print(f"goes on with {training.size} ranks where {position['ranks']} ended: not to the same bits")
     task = bar.add_task("training", total=options.epochs)
     for epoch in range(position["epoch"], options.epochs):
         pace = Pace(training)
         for seen in training.steps(epoch, position["seen"]):
-            bar.update(task, completed=epoch + seen / training.sampler.num_samples)
+            bar.update(task, completed=epoch + seen / training.sampler.total_size)
             if preemption.agreed():
                 save(training, {**position, "epoch": epoch, "seen": seen})
-                bar.console.print(f"warned: ends at epoch {epoch}, after {seen} rows of each rank")
+                bar.console.print(f"warned: ends at epoch {epoch}, after {seen} rows")
                 return None
         result = {"epoch": epoch, **pace.measured(), **training.evaluate()}
         position = {"epoch": epoch + 1, "seen": 0, "results": [*position["results"], result]}
@@ -199,7 +202,7 @@ def train(training: Training, bar: Progress) -> list[dict[str, Any]] | None:
 def save(training: Training, position: dict[str, Any]) -> None:
     """Write a checkpoint, if one is asked for; collective."""
     if training.options.checkpoint:
-        training.checkpoint.save(position)
+        training.checkpoint.save({**position, "ranks": training.size})
 
 
 class Pace:

@@ -86,9 +86,28 @@ def test_a_sampler_gives_the_rest_of_an_epoch(shuffle: bool) -> None:
         assert {*every[0], *every[1]} == {*range(11)}
         for seen in range(8):
             for one, all_of_it in zip(made, every, strict=True):
-                one.set_position(epoch, seen)
+                one.set_position(epoch, 2 * seen)
                 assert [*one] == all_of_it[seen:]
                 assert len(one) == max(0, 6 - seen)
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize(("before", "after"), [(8, 6), (3, 1), (2, 5)])
+def test_an_epoch_that_other_ranks_go_on_with_is_seen_once(before: int, after: int, drop_last: bool) -> None:
+    def rows(size: int, seen: int) -> list[list[int]]:
+        made = [ResumableSampler(range(50), size, rank, seed=3, drop_last=drop_last) for rank in range(size)]
+        for one in made:
+            one.set_position(1, seen)
+        assert len({len(one) for one in made}) == 1
+        assert all(len([*one]) == len(one) for one in made)
+        return [[*one] for one in made]
+
+    begun = [row for one in rows(before, 0) for row in one[:4]]
+    rest = [row for one in rows(after, 4 * before) for row in one]
+    twice = len(begun + rest) - len({*begun, *rest})
+    left = (50 - 4 * before) % after
+    missing = len({*range(50)} - {*begun, *rest})
+    assert (twice, missing) == ((0, left) if drop_last else (-left % after, 0))
 
 
 def test_time_in_which_buckets_overlap_counts_once() -> None:

@@ -76,18 +76,22 @@ class Checkpoint:
                 everywhere=True,
             )
 
-    def load(self) -> dict[str, Any] | None:
+    def load(self, *, resize: bool = False) -> dict[str, Any] | None:
         """Take the states over from the file, and give the progress that was saved; collective.
+
+        Args:
+            resize: Whether a file of another number of ranks is taken too: ranks that it does not know keep their own
+                random numbers. The run goes on, but not to the same bits.
 
         Returns:
             None where there is no file.
 
         Raises:
             TrainingError: Only some ranks see the file, or not the same one; the same on all ranks.
-            OptionError: It is of another number of ranks; the same on all ranks.
+            OptionError: It is of another number of ranks, or of other parts; the same on all ranks.
         """
         found = torch.load(self._path, map_location="cpu") if self._path.exists() else None
-        self._see_that_it_fits(found)
+        self._see_that_it_fits(found, resize=resize)
         if found is None:
             return None
         self.restore(found)
@@ -102,7 +106,9 @@ class Checkpoint:
         """Take the states that `capture` has given."""
         for name, part in self._parts.items():
             part.load_state_dict(captured[name])
-        _set_random(captured[_RANDOM][dist.get_rank(self._group)])
+        every, rank = captured[_RANDOM], dist.get_rank(self._group)
+        if rank < len(every):
+            _set_random(every[rank])
 
     def _capture(self, progress: dict[str, Any]) -> dict[str, Any]:
         every: list[Any] = [None] * dist.get_world_size(self._group)
@@ -110,7 +116,7 @@ class Checkpoint:
         states = {name: part.state_dict() for name, part in self._parts.items()}
         return {**states, _RANDOM: every, _PROGRESS: progress}
 
-    def _see_that_it_fits(self, found: Mapping[str, Any] | None) -> None:
+    def _see_that_it_fits(self, found: Mapping[str, Any] | None, *, resize: bool) -> None:
         size = dist.get_world_size(self._group)
         mine = None if found is None else (len(found[_RANDOM]), sorted(found), found[_PROGRESS])
         every: list[Any] = [None] * size
@@ -126,11 +132,12 @@ class Checkpoint:
         if mine is None:
             return
         names = sorted([*self._parts, _RANDOM, _PROGRESS])
-        if mine[:2] != (size, names):
+        if mine[1] != names or not (resize or mine[0] == size):
             raise OptionError(
                 f"go on from the checkpoint {self._path} with {size} ranks and {', '.join(self._parts)}",
                 found=f"it is of {mine[0]} ranks, with {', '.join(mine[1])}",
-                remedy="start as many ranks of the same program as have written it, or name another file",
+                remedy="start as many ranks of the same program as have written it, or name another file; "
+                "load(resize=True) takes one of another number",
                 everywhere=True,
             )
 

@@ -82,10 +82,17 @@ def test_what_does_not_fit_is_an_error_on_all_ranks(case: hpccomm.World, path: P
         Checkpoint(path.with_name("other.pt") if RANK else path, model=model).load()
 
 
-def test_another_number_of_ranks_is_refused(case: hpccomm.World, path: Path) -> None:
+def test_another_number_of_ranks_is_refused_or_asked_for(case: hpccomm.World, path: Path) -> None:
     model, first = network(), dist.new_group([0], backend="hpccomm")
+    seed(RANK)
     if RANK == 0:
-        Checkpoint(path, model=model, group=first).save({})
+        Checkpoint(path, model=model, group=first).save({"step": 3})
     dist.barrier()
     with pytest.raises(OptionError, match="it is of 1 ranks"):
         Checkpoint(path, model=model).load()
+    expected = numbers()
+    seed(RANK + SIZE * (RANK == 0))
+    assert Checkpoint(path, model=model).load(resize=True) == {"step": 3}
+    assert numbers() == expected  # rank 0's from the file, the others' their own
+    with pytest.raises(OptionError, match="with model, progress"):
+        Checkpoint(path, model=model, other=model).load(resize=True)
