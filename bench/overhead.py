@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ import torch.distributed as dist
 import hpccomm
 
 REPEATS = 3000
-WARM_UP = 300
 
 
 def main(sizes: list[int]) -> None:
@@ -66,12 +65,15 @@ def measured(size: int, bare: Any, gloo: Any) -> list[float]:
     return first + second
 
 
-def alternating(bare: Any, calls: list[Callable[[], None]], buffers: list[Any]) -> list[float]:
-    """Give the calls' medians in microseconds, one call of each in turn."""
+def alternating(
+    bare: Any, calls: Sequence[Callable[[], object]], buffers: Sequence[Any], *, repeats: int = REPEATS
+) -> list[float]:
+    """Give the calls' medians in microseconds, one call of each in turn, after a tenth more to warm up."""
     from mpi4py import MPI
 
+    warm_up = -(-repeats // 10)
     samples: list[list[float]] = [[] for _ in calls]
-    for _ in range(WARM_UP + REPEATS):
+    for _ in range(warm_up + repeats):
         for call, buffer, taken in zip(calls, buffers, samples, strict=True):
             buffer[:] = 1
             bare.Barrier()
@@ -80,8 +82,8 @@ def alternating(bare: Any, calls: list[Callable[[], None]], buffers: list[Any]) 
             taken.append(time.perf_counter() - start)
     medians = []
     for taken in samples:
-        slowest = np.empty(REPEATS)
-        bare.Allreduce(np.array(taken[WARM_UP:]), slowest, op=MPI.MAX)
+        slowest = np.empty(repeats)
+        bare.Allreduce(np.array(taken[warm_up:]), slowest, op=MPI.MAX)
         medians.append(statistics.median(slowest) * 1e6)
     return medians
 
