@@ -1,15 +1,17 @@
-"""Training jobs on a real Slurm that are warned again and again, as they are before the end of their time."""
+"""Training jobs on a real Slurm that are warned, as they are before the end of their time, or lose hosts."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bench.cluster.slurm import JobEnd, Slurm
 from harness import ROOT, Mpi, run_job
+from hpccomm.jobs import Fields, render
 
 JOB_S = 200.0  # for one start on a machine that does much else; it takes 10 s
 TO_THE_SHELL = {"train": (), "train-mpirun": ("--batch",)}  # scancel's options, as the scripts' --signal has B: or not
@@ -17,7 +19,7 @@ TO_THE_SHELL = {"train": (), "train-mpirun": ("--batch",)}  # scancel's options,
 
 @dataclass
 class Training:
-    """A training job of two ranks on two hosts.
+    """A training job.
 
     Attributes:
         slurm: Where it runs.
@@ -32,12 +34,21 @@ class Training:
     number: int
 
     @classmethod
-    def submit(cls, slurm: Slurm, name: str, folder: Path, env: Mapping[str, str], *arguments: str) -> Training:
-        """Submit it."""
+    def submit(
+        cls,
+        slurm: Slurm,
+        name: str,
+        folder: Path,
+        env: Mapping[str, str],
+        *arguments: str,
+        options: Sequence[str] = (),
+        **fields: Any,
+    ) -> Training:
+        """Submit it, of one rank on each of two hosts unless the job's fields or sbatch's options say otherwise."""
+        program = str(ROOT / "jobs" / "train.py")
+        values = Fields(**{"ntasks_per_node": 1, "program": program, **fields})
         rendered = folder / f"{name}.sbatch"
-        text = (ROOT / "jobs" / rendered.name).read_text()
-        rendered.write_text(text.replace("PROGRAM=jobs/", f"PROGRAM={ROOT}/jobs/"))
-        options = ("--nodes=2", "--ntasks-per-node=1")
+        rendered.write_text(render(name, values))
         return cls(slurm, name, folder, slurm.submit(rendered, *options, arguments=arguments, env=env, cwd=folder))
 
     @property
@@ -50,16 +61,34 @@ class Training:
         """Its checkpoint."""
         return self.folder / "hpccomm-results" / f"{self.name}-{self.number}.pt"
 
+    @property
+    def begun(self) -> list[tuple[int, int]]:
+        """At which epoch, and after how many of its rows, its launches and starts have begun."""
+        found = re.findall(r"begins at epoch (\d+), after (\d+) rows", self.output)
+        return [(int(epoch), int(rows)) for epoch, rows in found]
+
     def warn(self, start: int, *, after_s: float = 0.0) -> None:
         """Warn it in one of its starts, counted from 0, some time after it has begun to train there."""
-        end = time.monotonic() + JOB_S
-        while self.output.count("begins at epoch ") <= start:
-            if time.monotonic() > end:
-                raise TimeoutError(self.output)
-            time.sleep(0.05)
+        self._until(lambda: len(self.begun) > start)
         time.sleep(after_s)
         warning = ["scancel", "--signal=USR1", *TO_THE_SHELL[self.name], str(self.number)]
         self.slurm.cluster.run(warning)
+
+    def lose(self, host: str, launch: int) -> float:
+        """Kill a host once a launch, counted from 0, has ended an epoch, and give the seconds until the next trains."""
+        begins = re.compile(r"begins at epoch.*?\nepoch", re.DOTALL)
+        self._until(lambda: len(begins.findall(self.output)) > launch)
+        killed = time.monotonic()
+        self.slurm.cluster.kill(host)
+        self._until(lambda: len(self.begun) > launch + 1)
+        return time.monotonic() - killed
+
+    def _until(self, is_so: Callable[[], bool]) -> None:
+        end = time.monotonic() + JOB_S
+        while not is_so():
+            if time.monotonic() > end:
+                raise TimeoutError(self.output)
+            time.sleep(0.05)
 
     def end(self) -> JobEnd:
         """Wait for its end."""

@@ -77,8 +77,14 @@ def test_an_array_has_all_cases() -> None:
 def test_training_is_warned_and_requeued() -> None:
     for name, signal in (("train", "USR1@300"), ("train-mpirun", "B:USR1@300")):
         text = render(name, Fields(lead=300, program="my.py", arguments=("--no-such", "x")))
-        assert directives(text)[-3:] == [f"--signal={signal}", "--requeue", "--open-mode=append"]
+        assert directives(text)[-4:] == [f"--signal={signal}", "--requeue", "--no-kill", "--open-mode=append"]
         assert (edits(text)["PROGRAM"], edits(text)["ARGUMENTS"]) == ("my.py", "(--no-such x)")
+
+
+@pytest.mark.parametrize(("fields", "expected"), [(Fields(), ("0", "3")), (Fields(spares=1, relaunches=0), ("1", "0"))])
+def test_training_has_spares_and_relaunches(fields: Fields, expected: tuple[str, str]) -> None:
+    found = edits(render("train", fields))
+    assert (found["SPARES"], found["RELAUNCHES"]) == expected
 
 
 def test_all_tasks_may_be_said_too_if_they_fit() -> None:
@@ -113,6 +119,9 @@ REFUSED = [
     ("bench-cpu", Fields(arguments=("--no-such",)), "--no-such", "--help"),
     ("train", Fields(arguments=("--json", "x")), "--json among", "does not need it"),
     ("train", Fields(lead=0), "--lead 0", "whole number"),
+    ("train", Fields(spares=-1), "--spares -1", "whole number from 0"),
+    ("train", Fields(spares=2), "--spares 2 of --nodes 2", "at least one node"),
+    ("bench-cpu", Fields(relaunches=1), "--relaunches, which bench-cpu does not have", "train, train-mpirun"),
     *(("train", Fields(lead=lead, time=time), f"--lead {lead} (seconds) with --time {time}", "more time")
       for lead, time in ((120, "3"), (120, "3:00"), (3600, "1:00:59"), (86340, "1-0"), (90000, "1-1:00:59"))),
     ("train", Fields(program=""), "--program without a value", "leave it out"),

@@ -133,6 +133,7 @@ ENDS = [
     ("bench-pyxis", Fields(), {"PATH": "."}, 2, "this Slurm has no Pyxis"),
     ("sweep-collect", Fields(python="sh"), {}, 2, "no number of its job"),
     ("train", Fields(python="sh", program="no.py"), {}, 2, "train with no.py"),
+    ("train", Fields(python="sh", program="/", mpi_plugin="a", nodes=3, spares=2), {}, 2, "train with 2 spare nodes"),
 ]
 
 

@@ -22,7 +22,7 @@ _ACCOUNT = (
 )
 _RANKS = ("nodes", "ntasks", "ntasks_per_node", "cpus_per_task")
 _BENCH = (*_ACCOUNT, *_RANKS, "modules", "python", "backends", "results", "arguments")
-_TRAIN = (*_ACCOUNT, *_RANKS, "lead", "modules", "python", "program", "results", "arguments")
+_TRAIN = (*_ACCOUNT, *_RANKS, "lead", "modules", "python", "program", "results", "spares", "relaunches", "arguments")
 _CONTAINER = (*_BENCH, "gpus_per_node", "mpi_plugin", "image", "container_options")
 
 
@@ -54,7 +54,7 @@ class Job:
 _SMALL = {"nodes": 2, "ntasks_per_node": 2, "cpus_per_task": 1, "time": "10:00", "output": "%x-%j.out"}
 _ENVIRONMENT = {"python": "python", "results": "hpccomm-results"}
 _DEFAULTS = {**_SMALL, **_ENVIRONMENT}
-_PROGRAM = {"program": "jobs/train.py", "lead": 120}
+_PROGRAM = {"program": "jobs/train.py", "lead": 120, "spares": 0, "relaunches": 3}
 _SIZES = ("4:16K", "64K:1M", "4M:64M")
 _CASES = {"backends": ("mpi4py", "gloo", "hierarchical(mpi4py, gloo)"), "sizes": _SIZES}
 
@@ -65,21 +65,13 @@ def _measuring(name: str, *pieces: str, python: str = '"${python[@]}"') -> tuple
 
 
 def _benchmark(python: str) -> str:
-    rest = "what was measured before it is in $json"
-    return _filled(parts.RUN, run=parts.IN_FRONT, program=f"{python} -m hpccomm.bench", verb="measure", rest=rest)
+    return parts.RUN.replace("<python>", python)
 
 
 def _training(name: str, start: str, run: str) -> tuple[str, ...]:
     """Give the body of a job that trains."""
-    rest = "submitted again with --checkpoint ${json%.json}.pt it goes on from the last one"
-    running = _filled(parts.RUN, run=run, program='"${python[@]}"', verb="train", rest=rest)
-    return (parts.SIZES, parts.PYTHON, _filled(parts.TRAIN, job=name), start, running)
-
-
-def _filled(text: str, **words: str) -> str:
-    for name, word in words.items():
-        text = text.replace(f"<{name}>", word)
-    return text
+    running = parts.RELAUNCH.replace("<run>", run.strip("\n"))
+    return (parts.SIZES, parts.PYTHON, parts.TRAIN.replace("<job>", name), start, running)
 
 
 JOBS = {
@@ -153,7 +145,7 @@ JOBS = {
         ),
         Job(
             name="train",
-            summary="training that is warned before its end, saves, and is requeued to go on",
+            summary="training that goes on after its time, requeued, and after the loss of a host, on the others",
             start="srun",
             needs="what bench-cpu needs, scikit-learn for jobs/train.py, and a Slurm that lets jobs be requeued",
             takes=(*_TRAIN, "mpi_plugin"),

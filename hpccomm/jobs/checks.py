@@ -16,6 +16,7 @@ from hpccomm.jobs.fields import ASKED, Fields, flag, given
 from hpccomm.units import parse_bytes
 
 _NUMBERS = ("nodes", "ntasks", "ntasks_per_node", "cpus_per_task", "gpus_per_node", "sweep", "lead")
+_COUNTS = ("spares", "relaunches")  # may be 0
 _LARGEST = 10**6
 _EARLY_S = 60
 _MOST_CASES = 1000  # in an array, as Slurm is set up by default
@@ -32,8 +33,8 @@ def filled(job: Job, values: Fields) -> Fields:
         ExpressionError: A backend expression that does not parse.
     """
     _refuse_strangers(job, given(values))
-    for name in _NUMBERS:
-        _check_number(name, getattr(values, name))
+    for name in (*_NUMBERS, *_COUNTS):
+        _check_number(name, getattr(values, name), least=0 if name in _COUNTS else 1)
     defaults: dict[str, Any] = {"job_name": f"hpccomm-{job.name}", **job.defaults}
     gpus = values.gpus_per_node or ("gpus_per_node" in defaults and values.ntasks_per_node)
     if gpus:
@@ -58,9 +59,9 @@ def _refuse_strangers(job: Job, names: dict[str, Any]) -> None:
             _refuse(f"{flag(name)}, which {job.name} does not have", f"leave it out; it is for {', '.join(others)}")
 
 
-def _check_number(name: str, value: object) -> None:
-    if value is not None and not (type(value) is int and 1 <= value <= _LARGEST):
-        _refuse(f"{flag(name)} {value!r}", f"give a whole number from 1 to {_LARGEST}")
+def _check_number(name: str, value: object, *, least: int) -> None:
+    if value is not None and not (type(value) is int and least <= value <= _LARGEST):
+        _refuse(f"{flag(name)} {value!r}", f"give a whole number from {least} to {_LARGEST}")
 
 
 def _check_texts(values: Fields) -> None:
@@ -80,6 +81,8 @@ def _check_tasks(values: Fields) -> None:
             f"--ntasks {values.ntasks}, but --nodes {nodes} with --ntasks-per-node {per_node} makes {nodes * per_node}",
             "leave --ntasks out, or correct the other two",
         )
+    if (values.spares or 0) >= nodes:
+        _refuse(f"--spares {values.spares} of --nodes {nodes}", "leave at least one node to train on")
     if gpus not in (None, per_node):
         _refuse(
             f"--gpus-per-node {gpus} with --ntasks-per-node {per_node}, but each task has one GPU",

@@ -54,6 +54,8 @@ class Fields:
     sizes: tuple[str, ...] = _edit("ranges of sizes FIRST:LAST, a case each", "RANGE", ())
     program: str | None = _edit("the training program", "FILE")
     results: str | None = _edit("folder for the results", "FOLDER")
+    spares: int | None = _edit("of the nodes, how many stand by for those that are lost", "N")
+    relaunches: int | None = _edit("how often a job that is not done is started again on the hosts that it has", "N")
     sweep: int | None = _edit("number of the sweep's job", "ID")
     arguments: tuple[str, ...] = _edit("options of what the ranks run", "OPTION", ())
 

@@ -1,7 +1,8 @@
 """The pieces of bash that jobs are made of; the catalogue says which job has which.
 
 They hand on to each other: `ranks`, `per_node` and `cpus`, `python` (a command that runs hpccomm's python once),
-`start` (what starts the ranks), `json` and `arguments` (of what they run). The catalogue fills in words in <brackets>.
+`start` (what starts the ranks, but for their number), `json` and `arguments` (of what they run). The catalogue fills in
+words in <brackets>.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ SRUN = r"""
 export SRUN_CPUS_PER_TASK=$cpus # from Slurm 22.05 on srun does not take it from sbatch
 plugin=$MPI_PLUGIN
 [[ -n $plugin ]] || plugin=$(srun --mpi=list 2>&1 | "${python[@]}" -m hpccomm.jobs plugin)
-start=(srun --mpi="$plugin" --ntasks="$ranks" --kill-on-bad-exit=1 --export=ALL)
+start=(srun --mpi="$plugin" --kill-on-bad-exit=1 --export=ALL)
 """
 
 MPIRUN = r"""
@@ -83,7 +84,7 @@ MPIRUN=${MPIRUN:-mpirun}
 version=$("$MPIRUN" --version 2>&1) || fail 127 "run $MPIRUN" "$version" 'edit MPIRUN or MODULES'
 mapfile -t names < <(compgen -e |
     grep -E '^(HPCCOMM|OMP|MKL|NCCL|GLOO|TORCH|UCX|FI)_|^(PATH|LD_LIBRARY_PATH|PYTHONPATH|VIRTUAL_ENV)$')
-start=("$MPIRUN" -np "$ranks")
+start=("$MPIRUN")
 case $version in
 *'Open MPI'* | *OpenRTE*)
     ((${#MPIRUN_OPTIONS[@]})) || MPIRUN_OPTIONS=(--map-by "ppr:$per_node:node" --bind-to none)
@@ -110,7 +111,8 @@ TRAIN = r"""
     'call sbatch in the folder from which that path leads to it, or edit PROGRAM'
 mkdir -p "$RESULTS"
 json=$RESULTS/<job>-$SLURM_JOB_ID.json
-arguments=("$PROGRAM" --checkpoint "${json%.json}.pt" "${ARGUMENTS[@]}" "$@") # after a requeue the same checkpoint
+checkpoint=${json%.json}.pt # the same after a requeue
+arguments=("$PROGRAM" --checkpoint "$checkpoint" "${ARGUMENTS[@]}" "$@")
 """
 
 CASE = r"""
@@ -128,25 +130,91 @@ json=$folder/case-$case-of-$cases.json
 arguments=("${ARGUMENTS[@]}" "$@" --backend "$backend" -b "${sizes%%:*}" -e "${sizes##*:}")
 """
 
-COMMAND = r""""${start[@]}" <program> "${arguments[@]}" --json "$json" """
-
-IN_FRONT = COMMAND + "|| status=$?"
-
-BEHIND = (
-    COMMAND
-    + r"""&
-trap 'kill -USR1 "$!"' USR1 # Slurm warns this shell; mpirun hands it on to the ranks, and goes on
-wait "$!" || wait "$!" || status=$?"""
-)
-
 RUN = r"""
 rm -f "$json"
 status=0
-<run>
-((status == 0)) || fail "$status" "<verb> on $ranks ranks" "${start[0]##*/} ended with status $status" \
-    "see the cause above; <rest>"
+"${start[@]}" -n "$ranks" <python> -m hpccomm.bench "${arguments[@]}" --json "$json" || status=$?
+((status == 0)) || fail "$status" "measure on $ranks ranks" "${start[0]##*/} ended with status $status" \
+    "see the cause above; what was measured before it is in $json"
 # mpirun may end with 0 after a node was lost, and ranks that nobody joined run alone: the results must show it.
 "${python[@]}" -m hpccomm.jobs verify "$json" --ranks "$ranks"
+"""
+
+IN_FRONT = r"""
+    "${start[@]}" -n "$ranks" -w "$list" "${python[@]}" "${arguments[@]}" --json "$json" || status=$?
+"""
+
+BEHIND = r"""
+    "${start[@]}" -n "$ranks" "${python[@]}" "${arguments[@]}" --json "$json" &
+    launched=$!
+    trap 'kill -USR1 "$launched" || true' USR1 # Slurm warns this shell; mpirun hands it on to the ranks, and goes on
+    wait "$launched" || wait "$launched" || status=$?
+"""
+
+RELAUNCH = r"""
+nodes=$((SLURM_JOB_NUM_NODES - SPARES))
+((nodes > 0)) || fail 2 "train with $SPARES spare nodes" "$SLURM_JOB_NUM_NODES nodes in all" \
+    'give sbatch more --nodes, or edit SPARES'
+export SLURM_OVERLAP=1 # else what is left of a lost step would hold the CPUs of the next one
+one_task=(srun --mpi=none --mem=0 -N 1 -n 1)
+
+allotted() { # print this job's hosts; none where Slurm is ending it
+    squeue --noheader --states=RUNNING --jobs="$SLURM_JOB_ID" --format=%N | xargs -r scontrol show hostnames
+}
+
+answering() { # print those that run a task: Slurm takes minutes to see that a host is lost
+    allotted | xargs -r -P 32 -I @ timeout -k 5 20 "${one_task[@]}" -w @ printenv SLURMD_NODENAME | sort -V
+}
+
+guard() { # HOST: with --no-kill the job would stand idle without that of this script; another one has it requeued
+    trap '' USR1
+    while sleep 20; do
+        hosts=$(allotted) || continue
+        [[ -z $hosts ]] || grep -qxF "$1" <<<"$hosts" || scontrol requeue "$SLURM_JOB_ID"
+    done
+}
+
+saved() { stat --format=%i-%Y "$checkpoint" 2>/dev/null || true; }
+
+mapfile -t hosts < <(allotted)
+progress=start
+status=1
+for ((launch = 1; ; launch++)); do
+    had=("${hosts[@]}")
+    mapfile -t hosts < <(answering)
+    lost=$(printf '%s\n' "${had[@]}" | grep -vxFf <(printf '%s\n' "${hosts[@]}") | paste -sd ' ') || true
+    # Where no host was lost and nothing was saved, it would end as it did.
+    if ((${#hosts[@]} == 0 || launch > RELAUNCHES + 1)) || [[ -z $lost$progress ]]; then
+        fail "$status" "train in job $SLURM_JOB_ID" \
+            "launch $((launch - 1)) ended with status $status; hosts that run tasks: ${hosts[*]:-none}" \
+            "see the cause above; submitted again with --checkpoint $checkpoint it goes on from the last one"
+    fi
+    used=("${hosts[@]:0:nodes}")
+    ranks=$((${#used[@]} * per_node))
+    list=$(IFS=, && echo "${used[*]}")
+    if ((launch > 1)) || [[ -n $lost ]]; then
+        printf 'LOST %s: launch %d of at most %d, with %d ranks on %s, checkpoint %s\n' \
+            "${lost:-no host}" "$launch" $((RELAUNCHES + 1)) "$ranks" "$list" "$checkpoint" >&2
+    fi
+
+    # As if these were all the job's hosts: mpirun looks here for them, and srun for their number.
+    export SLURM_JOB_NODELIST=$list SLURM_NODELIST=$list SLURM_JOB_NUM_NODES=${#used[@]} SLURM_NNODES=${#used[@]}
+    export SLURM_TASKS_PER_NODE="$per_node(x${#used[@]})" SLURM_NTASKS=$ranks SLURM_NPROCS=$ranks
+    other=$(printf '%s\n' "${hosts[@]}" | grep -vxF "$SLURMD_NODENAME" | tail -n 1) || true
+    [[ -z $other ]] || "${one_task[@]}" -w "$other" \
+        bash -c "$(declare -f allotted guard); guard '$SLURMD_NODENAME'" &>/dev/null &
+    before=$(saved)
+    rm -f "$json"
+    status=0
+<run>
+    # mpirun may end with 0 after a node was lost, and ranks that nobody joined run alone: the results must show it.
+    if ((status == 0)); then
+        "${python[@]}" -m hpccomm.jobs verify "$json" --ranks "$ranks" && exit
+        status=1
+    fi
+    progress=$(saved)
+    [[ $progress != "$before" ]] || progress=''
+done
 """
 
 COLLECT = r"""

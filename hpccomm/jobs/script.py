@@ -24,6 +24,8 @@ _EDITS = {
     "sizes": "first and last size of a case; the array has backends x sizes cases: sbatch --array=0-N",
     "program": "the program that all ranks run, from the folder in which sbatch is called",
     "results": "folder for the results, on a file system that all nodes share",
+    "spares": "of the nodes, how many stand by for those that are lost; without one, fewer ranks go on",
+    "relaunches": "how often the program is started again, in this job, on the hosts that are left",
     "sweep": "number of the sweep's job; or the script's first argument",
     "arguments": "options of python -m hpccomm.bench; arguments of the script are added",
 }
@@ -83,6 +85,7 @@ def _directives(job: Job, values: Fields) -> Iterator[str]:
     to_the_shell = "B:" if "mpirun" in job.takes else ""
     yield f"#SBATCH --signal={to_the_shell}USR1@{values.lead}"
     yield "#SBATCH --requeue"
+    yield "#SBATCH --no-kill"
     yield "#SBATCH --open-mode=append"
 
 
