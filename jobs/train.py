@@ -69,6 +69,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--hook", choices=HOOKS, default="none", help="how DDP averages gradients")
     parser.add_argument("--backend", help="backend expression; HPCCOMM_BACKEND or auto without it")
+    parser.add_argument("--timeout", type=float, default=120, metavar="S", help="deadline of an operation")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--checkpoint", type=Path, help="file to go on from and to save to")
     parser.add_argument("--json", type=Path, help="file for the results, complete at the end")
@@ -250,7 +251,7 @@ def finish(world: hpccomm.World, options: argparse.Namespace, results: Sequence[
 def main(argv: Sequence[str]) -> None:
     """Train as the arguments say."""
     options = parse(argv)
-    with hpccomm.init(options.backend) as world:
+    with hpccomm.init(options.backend, timeout_s=options.timeout) as world:
         training = Training(world, options)
         with progress_bar(world) as bar:
             results = train(training, bar)

@@ -176,14 +176,13 @@ guard() { # HOST: with --no-kill the job would stand idle without that of this s
 
 saved() { stat --format=%i-%Y "$checkpoint" 2>/dev/null || true; }
 
-mapfile -t hosts < <(allotted)
+mapfile -t all < <(allotted)
 progress=start
 status=1
 for ((launch = 1; ; launch++)); do
-    had=("${hosts[@]}")
     mapfile -t hosts < <(answering)
-    lost=$(printf '%s\n' "${had[@]}" | grep -vxFf <(printf '%s\n' "${hosts[@]}") | paste -sd ' ') || true
-    # Where no host was lost and nothing was saved, it would end as it did.
+    lost=$(printf '%s\n' "${all[@]}" | grep -vxFf <(printf '%s\n' "${hosts[@]}") | paste -sd ' ') || true
+    # Where no host is lost and nothing was saved, it would end as it did.
     if ((${#hosts[@]} == 0 || launch > RELAUNCHES + 1)) || [[ -z $lost$progress ]]; then
         fail "$status" "train in job $SLURM_JOB_ID" \
             "launch $((launch - 1)) ended with status $status; hosts that run tasks: ${hosts[*]:-none}" \

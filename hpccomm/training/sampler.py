@@ -21,7 +21,7 @@ class ResumableSampler(DistributedSampler[Any]):
 
     def __init__(self, *options: Any, **more: Any) -> None:
         super().__init__(*options, **more)
-        self._whole = DistributedSampler(
+        self._whole: DistributedSampler[Any] = DistributedSampler(
             self.dataset, num_replicas=1, rank=0, shuffle=self.shuffle, seed=self.seed, drop_last=self.drop_last
         )
         self._seen = 0

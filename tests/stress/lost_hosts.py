@@ -49,7 +49,8 @@ def play(slurm: Slurm, mpi: Mpi, options: argparse.Namespace, folder: Path) -> l
         problems.append(f"{steps(job)} steps instead of {expected_steps(job, options)}")
     if options.spares + options.script >= options.losses:
         other = submit(slurm, mpi, options, folder / "keeps", spares=0)
-        other.end()
+        if other.end().state != "COMPLETED":
+            return [*problems, "the job to compare with failed", other.output]
         problems += ["other bits than without a loss"] * (state(job.checkpoint) != state(other.checkpoint))
     return problems
 
