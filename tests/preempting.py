@@ -86,8 +86,8 @@ class Training:
     def _until(self, is_so: Callable[[], bool]) -> None:
         end = time.monotonic() + JOB_S
         while not is_so():
-            if time.monotonic() > end:
-                raise TimeoutError(self.output)
+            if time.monotonic() > end or "train in job " in self.output:  # which it says when it gives up
+                raise RuntimeError(self.output)
             time.sleep(0.05)
 
     def end(self) -> JobEnd:
