@@ -21,7 +21,7 @@ import torch
 from hpccomm.backends.c10d import Op
 from hpccomm.backends.context import Beside, Context
 from hpccomm.backends.support import Support
-from hpccomm.errors import UnsupportedError
+from hpccomm.errors import OptionError, UnsupportedError
 
 
 @dataclass(slots=True)
@@ -185,6 +185,13 @@ class Backend(ABC):
     def close(self) -> None:
         """Free what the backend holds; local, and safe after a failure."""
         self.context.close()
+
+
+def bad_option(backend: str, name: str, value: object, wanted: str) -> OptionError:
+    """Give the error, the same on all ranks, of an option of a backend that has a value it does not take."""
+    return OptionError(
+        f"build backend {backend}({name}={value})", found=f"{value!r}", remedy=f"give {wanted}", everywhere=True
+    )
 
 
 def offsets(counts: Sequence[int]) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from hpccomm.backends.base import Backend, LibraryCall, Operation, offsets
+from hpccomm.backends.base import Backend, LibraryCall, Operation, bad_option, offsets
 from hpccomm.backends.c10d import (
     AllgatherOptions,
     AllreduceOptions,
@@ -29,7 +29,7 @@ from hpccomm.backends.context import Context
 from hpccomm.backends.layout import as_bytes
 from hpccomm.backends.support import ARITHMETIC, BITWISE, HALVES, Support
 from hpccomm.backends.uneven import gather_padded, reduce_whole
-from hpccomm.errors import BackendError, OptionError
+from hpccomm.errors import BackendError
 
 _OF_GLOO = timedelta(days=7)
 _CONNECT_S = 30.0  # at least, to connect on a busy machine; a rank that dies meanwhile holds the others up that long
@@ -61,9 +61,9 @@ class GlooBackend(Backend):
         super().__init__(context)
         self.overlaps = True
         if accumulate not in ("native", "float32"):
-            raise _bad_option("accumulate", accumulate, "native or float32")
+            raise bad_option("gloo", "accumulate", accumulate, "native or float32")
         if not isinstance(threads, int) or threads < 1:
-            raise _bad_option("threads", threads, "a number from 1")
+            raise bad_option("gloo", "threads", threads, "a number from 1")
         if accumulate == "float32":
             self.support = self.support.without(HALVES)
         self._group = _process_group(context, threads)
@@ -198,9 +198,3 @@ def _process_group(context: Context, threads: int) -> Any:
 def _message(buffer: torch.Tensor) -> torch.Tensor:
     """Give a buffer's bytes, or one byte for none: Gloo takes no empty messages."""
     return as_bytes(buffer) if buffer.numel() else torch.zeros(1, dtype=torch.uint8, device="cpu")
-
-
-def _bad_option(name: str, value: object, wanted: str) -> OptionError:
-    return OptionError(
-        f"build backend gloo({name}={value})", found=f"{value!r}", remedy=f"give {wanted}", everywhere=True
-    )

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from hpccomm.backends.base import Operation, offsets
+from hpccomm.backends.base import Operation
 from hpccomm.backends.c10d import (
     AllgatherOptions,
     AllreduceOptions,
@@ -38,7 +38,6 @@ from hpccomm.backends.nccl_common import (
     accumulating,
 )
 from hpccomm.backends.nccl_ranks import meet
-from hpccomm.backends.uneven import gather_padded, reduce_whole
 
 _OF_TORCH = timedelta(days=7)  # deadlines are ours
 
@@ -75,23 +74,11 @@ class NcclBackend(NcclMessaging):
         options.rootRank = root
         return self._queued(lambda: self._group.broadcast([as_bytes(buffer)], options))
 
-    def reduce_scatter(
-        self, output: torch.Tensor, source: torch.Tensor, op: Op, counts: Sequence[int] | None = None
-    ) -> Operation:
-        """Queue ncclReduceScatter; for unequal shares, ncclAllReduce of everything."""
-        if counts is not None:
-            start = offsets(counts)[self.rank]
-            return reduce_whole(lambda whole: self.all_reduce(whole, op), output, source, start)
+    def _reduce_scatter_equal(self, output: torch.Tensor, source: torch.Tensor, op: Op) -> Operation:
         options = ReduceScatterOptions()
         options.reduceOp = ReduceOp(op)
         flat = output.view(-1), source.view(-1)
         return self._queued(lambda: self._group._reduce_scatter_base(*flat, options))
-
-    def all_gather(self, output: torch.Tensor, source: torch.Tensor, counts: Sequence[int] | None = None) -> Operation:
-        """Queue ncclAllGather; unequal shares travel padded to the largest."""
-        if counts is None:
-            return self._gather_equal(output, source)
-        return gather_padded(self._gather_equal, output, source, counts)
 
     def _gather_equal(self, output: torch.Tensor, source: torch.Tensor) -> Operation:
         flat = as_bytes(output), as_bytes(source)

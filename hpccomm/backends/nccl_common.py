@@ -1,17 +1,19 @@
-"""What NCCL does alike through torch and through cupy: what it reduces, its messages, and its barrier."""
+"""What NCCL does alike through torch and through cupy: what it reduces, messages, unequal shares, the barrier."""
 
 from __future__ import annotations
 
 import threading
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 
 import torch
 
-from hpccomm.backends.base import BLOCKS_TAG, SCHEDULE_TAG, Backend, Operation
-from hpccomm.backends.c10d import ReduceOp
+from hpccomm.backends.base import BLOCKS_TAG, SCHEDULE_TAG, Backend, Operation, bad_option, offsets
+from hpccomm.backends.c10d import Op, ReduceOp
 from hpccomm.backends.layout import as_bytes
 from hpccomm.backends.support import ARITHMETIC, HALVES, Support
-from hpccomm.errors import OptionError, UnsupportedError
+from hpccomm.backends.uneven import gather_padded, reduce_whole
+from hpccomm.errors import UnsupportedError
 
 NCCL_SUPPORT = Support(
     devices=frozenset({"cuda"}),
@@ -72,12 +74,7 @@ def accumulating(name: str, accumulate: str) -> Support:
         OptionError: `accumulate` is neither ``native`` nor ``float32``.
     """
     if accumulate not in ("native", "float32"):
-        raise OptionError(
-            f"build backend {name}(accumulate={accumulate})",
-            found=f"{accumulate!r}",
-            remedy="give native or float32",
-            everywhere=True,
-        )
+        raise bad_option(name, "accumulate", accumulate, "native or float32")
     return NCCL_SUPPORT if accumulate == "native" else NCCL_SUPPORT.without(HALVES)
 
 
@@ -95,6 +92,29 @@ class NcclMessaging(Backend):
     """What the two leaves over NCCL have in common; `_messages` is set by whoever derives from it."""
 
     _messages: Messages
+
+    def reduce_scatter(
+        self, output: torch.Tensor, source: torch.Tensor, op: Op, counts: Sequence[int] | None = None
+    ) -> Operation:
+        """Queue ncclReduceScatter; for unequal shares, ncclAllReduce of everything."""
+        if counts is not None:
+            start = offsets(counts)[self.rank]
+            return reduce_whole(lambda whole: self.all_reduce(whole, op), output, source, start)
+        return self._reduce_scatter_equal(output, source, op)
+
+    def all_gather(self, output: torch.Tensor, source: torch.Tensor, counts: Sequence[int] | None = None) -> Operation:
+        """Queue ncclAllGather; unequal shares travel padded to the largest."""
+        if counts is None:
+            return self._gather_equal(output, source)
+        return gather_padded(self._gather_equal, output, source, counts)
+
+    @abstractmethod
+    def _reduce_scatter_equal(self, output: torch.Tensor, source: torch.Tensor, op: Op) -> Operation:
+        """Queue ncclReduceScatter."""
+
+    @abstractmethod
+    def _gather_equal(self, output: torch.Tensor, source: torch.Tensor) -> Operation:
+        """Queue ncclAllGather."""
 
     def barrier(self) -> Operation:
         """Reduce one element on the GPU, and wait on the host until that has come past it."""

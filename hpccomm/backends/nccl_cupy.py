@@ -13,13 +13,12 @@ from typing import Any
 
 import torch
 
-from hpccomm.backends.base import Backend, Operation, offsets
+from hpccomm.backends.base import Backend, Operation
 from hpccomm.backends.c10d import Op, ReduceOp
 from hpccomm.backends.context import Context
 from hpccomm.backends.nccl_common import NCCL_SUPPORT, Message, Messages, NcclMessaging, Wait, accumulating
 from hpccomm.backends.nccl_ranks import meet
 from hpccomm.backends.support import Support
-from hpccomm.backends.uneven import gather_padded, reduce_whole
 
 _OP_NAMES = {ReduceOp.SUM: "SUM", ReduceOp.PRODUCT: "PROD", ReduceOp.MIN: "MIN", ReduceOp.MAX: "MAX"}
 _TYPE_NAMES = {
@@ -83,21 +82,9 @@ class NcclCupyBackend(NcclMessaging):
         kind = self._types[buffer.dtype]
         return self._queued("reduce", buffer, buffer, buffer.numel(), kind, self._ops[op], root)
 
-    def reduce_scatter(
-        self, output: torch.Tensor, source: torch.Tensor, op: Op, counts: Sequence[int] | None = None
-    ) -> Operation:
-        """Queue ncclReduceScatter; for unequal shares, ncclAllReduce of everything."""
-        if counts is not None:
-            start = offsets(counts)[self.rank]
-            return reduce_whole(lambda whole: self.all_reduce(whole, op), output, source, start)
+    def _reduce_scatter_equal(self, output: torch.Tensor, source: torch.Tensor, op: Op) -> Operation:
         kind = self._types[source.dtype]
         return self._queued("reduceScatter", source, output, output.numel(), kind, self._ops[op])
-
-    def all_gather(self, output: torch.Tensor, source: torch.Tensor, counts: Sequence[int] | None = None) -> Operation:
-        """Queue ncclAllGather; unequal shares travel padded to the largest."""
-        if counts is None:
-            return self._gather_equal(output, source)
-        return gather_padded(self._gather_equal, output, source, counts)
 
     def _gather_equal(self, output: torch.Tensor, source: torch.Tensor) -> Operation:
         return self._queued("allGather", source, output, _width(source), self._byte)

@@ -10,13 +10,12 @@ import os
 from dataclasses import replace
 
 from hpccomm.algorithms import ALGORITHMS
-from hpccomm.backends.base import Backend
+from hpccomm.backends.base import Backend, bad_option
 from hpccomm.backends.context import Context
 from hpccomm.backends.cuda_aware import Verdict, agreed
 from hpccomm.backends.device import device_of
 from hpccomm.backends.mpi import MpiBackend
 from hpccomm.backends.scheduled import ScheduledBackend
-from hpccomm.errors import OptionError
 from hpccomm.expression import Expression, parse
 
 ALGORITHM = "halving_doubling"  # the fewest steps of those that move the fewest bytes
@@ -49,12 +48,7 @@ def build_mpi(context: Context, *, deadline: str = "arrival") -> Backend:
 def check_deadline(name: str, deadline: str) -> None:
     """Refuse a way to hold the deadline that there is not."""
     if deadline not in ("arrival", "strict"):
-        raise OptionError(
-            f"build backend {name}(deadline={deadline})",
-            found=f"{deadline!r}",
-            remedy="give arrival or strict",
-            everywhere=True,
-        )
+        raise bad_option(name, "deadline", deadline, "arrival or strict")
 
 
 def polled(expression: Expression) -> Expression:
