@@ -63,8 +63,7 @@ def run(options: Options, launch: Launch, screen: Screen, *, command_line: str) 
             if "workloads" in options.measures:
                 parallel(world.topology.sizes, tp=options.tp, pp=options.pp)
         except OptionError as error:
-            screen.say([f"python -m hpccomm.bench: {error}"], file=sys.stderr)
-            return 2
+            return _refuse(error, screen)
         status = _run_in(world, options, launch, screen, watch, command_line=command_line)
         screen.ended = True
         return status
