@@ -7,7 +7,6 @@ communicator, but imports no mpi4py.
 from __future__ import annotations
 
 import math
-import os
 import sys
 import time
 from array import array
@@ -16,6 +15,7 @@ from copy import copy
 from typing import Any, NamedTuple
 
 from hpccomm.errors import DeadlineError
+from hpccomm.polling import pause
 from hpccomm.units import format_seconds
 
 Describe = Callable[[int], str]
@@ -26,8 +26,7 @@ _TAG = 32767  # the largest that every MPI library grants
 _LOOK_S = 0.02  # between looks for messages
 _ANSWER_S = 0.5  # in which ranks that wait have answered
 _STOPPED_S = 1.0  # between two polls: this process was stopped, and the time does not count
-_SPIN_S, _YIELD_S = 50e-6, 2e-3  # after which waiting offers the core to others, and after which it sleeps
-_LONGEST_SLEEP_S = 2e-3
+_SPIN_S = 50e-6  # after which waiting lets others have the core
 _NAMED = 8  # ranks in a text
 
 # What MPI may still be at work on: communicators and requests, which hold their buffers.
@@ -164,7 +163,8 @@ class RollCall:
                 report_s = self._look(call, now - begun, report_s)
                 looked = now
             before = now
-            _pause(now - begun)
+            if now - begun > _SPIN_S:
+                pause(now - begun)
 
     def _look(self, call: str, waited_s: float, report_s: float) -> float:
         """Hear the others, and do what is due after waiting so long; give the time of the next report."""
@@ -254,11 +254,3 @@ class RollCall:
         self._listen()
         others = (rank for rank in range(self._size) if rank != self._rank)
         return all(self._received[rank] >= sent[rank] for rank in others)
-
-
-def _pause(waited_s: float) -> None:
-    """Spin, then offer the core, then sleep for a hundredth of the time waited so far."""
-    if waited_s > _YIELD_S:
-        time.sleep(min(waited_s / 100, _LONGEST_SLEEP_S))
-    elif waited_s > _SPIN_S:
-        os.sched_yield()

@@ -5,20 +5,16 @@ This is the direct path of a synchronous call. It knows no backend.
 
 from __future__ import annotations
 
-import os
 import time
 
 from hpccomm.backends.base import LibraryCall, Operation
+from hpccomm.polling import pause
 from hpccomm.watch.flight import Entry, GroupLog
 
 _TRIES = 20  # before an operation counts as waiting, since noting that and waking others costs time
 # Polls between two looks at the clock and at the group's state.
 _POLLS_A_LOOK = 8
-# Polls made at once before the processor is offered to others, and before sleeping between polls.
-_EAGER_POLLS = 10_000
-_POLLS_BEFORE_SLEEP = 20_000
-_SHORTEST_SLEEP_S = 20e-6
-_LONGEST_SLEEP_S = 1e-3
+_EAGER_POLLS = 10_000  # made at once before others may have the core
 
 
 class OverdueError(Exception):
@@ -53,7 +49,7 @@ def drive(operation: Operation, waits: str | LibraryCall, entry: Entry, log: Gro
         OverdueError: The deadline has passed.
         GroupDeadError: The group has died meanwhile.
     """
-    polls = 0
+    polls, begun = 0, time.monotonic()
     following: str | LibraryCall | None = waits
     while following is not None:
         if type(following) is LibraryCall:
@@ -65,7 +61,7 @@ def drive(operation: Operation, waits: str | LibraryCall, entry: Entry, log: Gro
                 give_up_if_due(entry, log)
             polls += 1
             if crowded or polls > _EAGER_POLLS:
-                _yield_core(polls)
+                pause(time.monotonic() - begun)
         following = next(operation, None)
 
 
@@ -98,10 +94,3 @@ def make_call(call: LibraryCall, entry: Entry) -> None:
         raise
     finally:
         entry.in_library = False
-
-
-def _yield_core(polls: int) -> None:
-    if polls < _POLLS_BEFORE_SLEEP:
-        os.sched_yield()
-    else:
-        time.sleep(min(_LONGEST_SLEEP_S, _SHORTEST_SLEEP_S * (polls / _POLLS_BEFORE_SLEEP)))

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 
 from hpccomm.backends.calls import call_threads
 from hpccomm.backends.task import Task
+from hpccomm.polling import pause
 
 _SWITCH_INTERVAL_S = 1e-4  # a main thread in pure Python yields that often while operations are pending
 _EAGER_ROUNDS = 50
@@ -93,11 +94,12 @@ class Engine:
             line: The queue it stands in, or None.
             timeout_s: How long at most; None for as long as its own deadline and those before it take.
         """
-        end = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        begun = time.monotonic()
+        end = math.inf if timeout_s is None else begun + timeout_s
         if not self.threaded:
             while not task.ended and time.monotonic() < end:
                 self._round()
-                time.sleep(0)
+                pause(time.monotonic() - begun)
             return task.ended
         if self._may_drive(task, line):
             with task.lock:

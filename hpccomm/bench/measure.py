@@ -7,7 +7,6 @@ ranks alike.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -21,6 +20,7 @@ from hpccomm.bench.tables import Table
 from hpccomm.bench.verdict import Attempt, judge, left_early
 from hpccomm.errors import BackendError, HpccommError
 from hpccomm.exchange import Exchange, MpiExchange
+from hpccomm.polling import until
 
 Barrier = Callable[[], object]
 
@@ -67,13 +67,7 @@ def make_barrier(exchange: Exchange, *, crowded: bool) -> Barrier:
     communicator = exchange.communicator
     if not crowded:
         return communicator.Barrier  # type: ignore[no-any-return]
-
-    def polled() -> None:
-        request = communicator.Ibarrier()
-        while not request.Test():
-            os.sched_yield()
-
-    return polled
+    return lambda: until(communicator.Ibarrier().Test)
 
 
 class Meter:

@@ -10,9 +10,8 @@ from array import array
 from typing import Any
 
 from hpccomm.errors import DeadlineError
+from hpccomm.polling import pause
 from hpccomm.ulfm import revoke, tells_of_loss
-
-_SPIN_S, _REST_S = 0.001, 0.0005
 
 # Agreements given up, with the memory that MPI may still touch
 _ABANDONED: list[tuple[Any, ...]] = []
@@ -74,7 +73,7 @@ class Assembly:
                         found=f"some that have not died did not come within {self._timeout_s:g} s",
                         remedy="call World.agree and World.shrink on all ranks that are left, or end the job",
                     )
-                time.sleep(0 if waited < _SPIN_S else _REST_S)
+                pause(waited)
         except Exception as error:
             if tells_of_loss(error):
                 return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from fuzz.kinds import COLLECTIVES
 from fuzz.seat import Call, Seat
 from fuzz.works import wait
 from hpccomm.errors import UnsupportedError
+from hpccomm.polling import until
 from reference import has_meaning
 
 _DIGEST = 8
@@ -138,8 +138,7 @@ class Player:
         length = len(summary)
         everyone = bytearray(length * self.size)
         request = self._comm.Iallgather([summary, MPI.BYTE], [everyone, MPI.BYTE])
-        while not request.Test():
-            os.sched_yield()
+        until(request.Test)
         return [bytes(everyone[rank * length : (rank + 1) * length]) for rank in range(self.size)]
 
 

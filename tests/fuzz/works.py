@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
+
+from hpccomm.polling import until
 
 LONG = timedelta(seconds=10)
 
@@ -25,8 +26,7 @@ def wait(work: Any, way: str) -> None:
         way: ``wait``, ``timeout``, ``poll`` or ``future``.
     """
     if way == "poll" and hasattr(work, "is_completed"):
-        while not work.is_completed():
-            os.sched_yield()
+        until(work.is_completed)
     if way == "future" and hasattr(work, "get_future"):
         work.get_future().wait()
     if way == "timeout" and hasattr(work, "is_completed"):
