@@ -31,10 +31,12 @@ class Deaths:
 
     def take(self, ready: Sequence[int]) -> list[int]:
         """Give the ranks whose descriptors are ready, and watch them no more."""
-        ended = [descriptor for descriptor in ready if descriptor in self._ranks]
-        ranks = [self._ranks.pop(descriptor) for descriptor in ended]
-        for descriptor in ended:
-            os.close(descriptor)
+        ranks = []
+        for descriptor in ready:
+            rank = self._ranks.pop(descriptor, None)  # another thread may take it at the same time
+            if rank is not None:
+                os.close(descriptor)
+                ranks.append(rank)
         return ranks
 
     def close(self) -> None:
