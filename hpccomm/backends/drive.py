@@ -55,6 +55,7 @@ def drive(operation: Operation, waits: str | LibraryCall, entry: Entry, log: Gro
         if type(following) is LibraryCall:
             give_up_if_due(entry, log)
             make_call(following, entry)
+            begun = time.monotonic()
         else:
             if polls % _POLLS_A_LOOK == 0:
                 entry.waiting_for = following  # type: ignore[assignment]

@@ -1,8 +1,9 @@
 """The progress engine: one thread a process that steps all asynchronous operations of all groups.
 
 Collectives of one group go in order, groups go independently of each other, and point-to-point operations go at once.
-Where MPI grants no calls from several threads at once, there is no thread and whoever waits steps everything. It knows
-no backend.
+Where MPI grants no calls from several threads at once, there is no thread and whoever waits steps everything. Callbacks
+of futures run in the thread; where one waits here, another thread takes over, but a wait inside torch (Future.wait) for
+what has been asked for before is not seen. It knows no backend.
 """
 
 from __future__ import annotations
@@ -101,6 +102,7 @@ class Engine:
                 self._round()
                 pause(time.monotonic() - begun)
             return task.ended
+        self.hand_over()
         if self._may_drive(task, line):
             with task.lock:
                 ended = self._may_drive(task, line) and task.drive(self.crowded)
@@ -133,6 +135,17 @@ class Engine:
                 task.fail(error(task))
             self._retire(task, None)
 
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether operations are pending that only those who wait can step."""
+        return not self.threaded and bool(self._lines or self._loose)
+
+    def hand_over(self) -> None:
+        """Let another thread step, where this one is the engine's, inside a future's callback that is about to wait."""
+        if self._thread is threading.current_thread():
+            with self._changed:
+                self._wake()
+
     def stop(self) -> None:
         """End the thread; the tasks that are left are stepped no more."""
         with self._changed:
@@ -149,7 +162,7 @@ class Engine:
 
     def _wake(self) -> None:
         self._news = True
-        if self._thread is threading.current_thread():  # inside a future's callback, which may wait for this task
+        if self._thread is threading.current_thread():  # inside a future's callback, which may wait for any task
             self._thread = None
         if self.threaded and self._thread is None:
             self._stops = False

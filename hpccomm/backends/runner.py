@@ -102,7 +102,8 @@ class Runner:
             return self._run_carried(what, operation, tensors, options, is_async)
         if self.backend.checks:
             operation = compared(self.backend, description_of(what, tensors, options), operation)
-        if is_async or log.why_dead is not None or line.tasks or not line.turn.acquire(False):
+        others = engine.waits_for_others
+        if is_async or others or log.why_dead is not None or line.tasks or not line.turn.acquire(False):
             return self._begin(log.begin(what, *shape_of(tensors)), operation, tensors, options, is_async)
         try:
             waits = try_ahead(operation)
@@ -136,6 +137,7 @@ class Runner:
         """Step a collective to its end in this thread."""
         self.log.current = entry
         begin_waiting(entry, self._timeout(options))
+        engine.hand_over()
         drive(operation, waits, entry, self.log, crowded=engine.crowded)
         entry.end("done")
 

@@ -218,6 +218,40 @@ def test_a_callback_may_wait_for_another_operation_of_its_group(case: hpccomm.Wo
 
 
 @pytest.mark.mpi(min_size=2)
+def test_a_callback_may_wait_for_what_was_asked_for_before(case: hpccomm.World) -> None:
+    other = dist.new_group(backend="hpccomm")
+    for group in (None, other):
+        if RANK == 0:
+            time.sleep(0.2)  # the others' callbacks run in the engine
+        first = dist.all_reduce(torch.ones(50_000), async_op=True)
+        later = [dist.all_reduce(torch.ones(50_000), group=among, async_op=True) for among in (group, None)]
+        told = first.get_future().then(lambda _, later=later: [work.wait() for work in later])
+        spin(told.done)
+        assert told.value() == [True, True]
+
+
+@pytest.mark.mpi(min_size=2)
+def test_a_callback_may_call_and_wait(case: hpccomm.World) -> None:
+    other = dist.new_group(backend="hpccomm", pg_options=hpccomm.Options("ring(mpi4py)"))
+
+    def again(_: Any) -> float:
+        tensor = torch.full((50_000,), 2.0)
+        dist.all_reduce(tensor, group=other)
+        return tensor[-1].item()
+
+    if RANK == 0:
+        time.sleep(0.2)
+    first = dist.all_reduce(torch.ones(50_000), async_op=True)
+    behind = dist.all_reduce(torch.ones(50_000), async_op=True)
+    told = first.get_future().then(again)
+    if RANK == 0:
+        behind.wait()  # and so needs the others' engines before it comes to the callback's call
+    spin(told.done)
+    behind.wait()
+    assert told.value() == 2 * SIZE
+
+
+@pytest.mark.mpi(min_size=2)
 def test_later_changes_of_the_deadline_are_obeyed(case: hpccomm.World) -> None:
     struck = dist.new_group(
         backend="hpccomm", pg_options=hpccomm.Options("faulty(mpi4py, hang, call=2)"), timeout=timedelta(seconds=60)

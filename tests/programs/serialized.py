@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import mpi4py
 
 mpi4py.rc.thread_level = "serialized"
@@ -17,6 +19,7 @@ def main() -> None:
     with hpccomm.init("hierarchical(mpi4py, gloo)" if MPI.COMM_WORLD.size > 2 else "mpi4py", timeout_s=60) as world:
         rank, size = world.topology.rank, world.topology.world_size
         groups = [dist.new_group(backend="hpccomm", pg_options=hpccomm.Options("mpi4py")) for _ in range(2)]
+        stepped = dist.new_group(backend="hpccomm", pg_options=hpccomm.Options("ring(mpi4py)"))
         for count in (3, 100_000):
             tensors = [torch.full((count,), float(rank + which)) for which in (0, 1)]
             order = (0, 1) if rank % 2 else (1, 0)
@@ -24,6 +27,13 @@ def main() -> None:
             for work in works:
                 assert work.wait()
             assert [tensor[-1].item() for tensor in tensors] == [sum(range(size)) + size * which for which in (0, 1)]
+        if rank:
+            time.sleep(0.3)  # rank 0 is in the next barrier before the others ask for what it must step meanwhile
+        pending = dist.all_reduce(torch.ones(100_000), group=stepped, async_op=True)
+        if rank:
+            pending.wait()
+        dist.barrier(group=groups[0])
+        pending.wait()
         future = dist.all_reduce(torch.ones(50_000), async_op=True).get_future()
         assert future.done()
         ddp = DistributedDataParallel(torch.nn.Linear(8, 8))
