@@ -48,11 +48,13 @@ class Watch:
         blame: Finds out who holds an operation up, in words; nothing where that is not known.
         on_death: Called once when the group dies, with its record and whether all ranks know it by themselves.
         lost: Says which ranks have died, where the job goes on without them, given an error that may come of it.
+        on_close: Called with the group's record when the group is closed.
     """
 
     blame: Callable[[GroupLog, Entry], str] = lambda log, entry: ""
     on_death: Callable[[GroupLog, bool], Any] = lambda log, everywhere: None
     lost: Callable[[Exception | None], str] = lambda error: ""
+    on_close: Callable[[GroupLog], Any] = lambda log: None
 
 
 class Runner:
@@ -205,6 +207,7 @@ class Runner:
             self.backend.context.health.broken |= self.log.why_dead is not None
             self.stop("it was shut down")
             self.backend.close()
+            self._watch.on_close(self.log)
 
     def _begin(
         self, entry: Entry, operation: Operation, tensors: Sequence[Any], options: Any, is_async: bool
@@ -280,6 +283,7 @@ class Runner:
 
     def _dead(self, entry: Entry) -> HpccommError:
         entry.end("failed")
+        self.log.forget(entry)
         if lost := self._watch.lost(None):
             return self._of_loss(entry, lost)
         return self._ended(entry, f"the group is dead: {self.log.why_dead}", DeadGroupError)

@@ -105,7 +105,7 @@ def create(options: Any, pg_options: object | None) -> HpccommProcessGroup | Hpc
     log.notes += [*backend.notes, *backend.fell_back]
     flight.add(log)
     lane = _lane(backend)
-    watch = Watch(vigil.blame, vigil.on_death, vigil.lost)
+    watch = Watch(vigil.blame, vigil.on_death, vigil.lost, flight.drop)
     return _face(_runner(backend, log, asked=expression, watch=watch, lane=lane))
 
 
