@@ -99,8 +99,12 @@ def run(options: Options, launch: Launch, *, command_line: str) -> int:
 def leave(status: int) -> NoReturn:
     """End this process without taking the interpreter down, which costs a rank with torch most of a second."""
     mpi = sys.modules.get("mpi4py.MPI")
-    if mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized():
-        mpi.Finalize()
+    if mpi is not None and mpi.Is_initialized():
+        from hpccomm.bootstrap.mpi import wind_up
+
+        wind_up()
+        if not mpi.Is_finalized():
+            mpi.Finalize()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(status)

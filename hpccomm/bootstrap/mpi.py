@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 # The waits on COMM_WORLD. Where one was given up, MPI is still in it, and no later start may wait there.
 _arrivals: RollCall | None = None
-_end_times: dict[str, float] = {}  # of the last start, which hold for the end too
+_ours: dict[str, Any] = {}  # how MPI was started, where that was here
+_end_times: dict[str, Any] = {}  # of the last start, which hold for the end too
 
 
 def start(
@@ -77,7 +78,8 @@ def start(
         _choose_settings(vendor, launch)
         with vigil.over_mpi(StartUp, launch.launcher, environ, timeout_s=timeout_s, quiet_s=quiet_s):
             _initialise(MPI)
-        atexit.register(_wind_up, launch.launcher, environ)
+        _ours.update(launcher=launch.launcher, environ=environ)
+        atexit.register(wind_up)
     _end_times.update(timeout_s=timeout_s, quiet_s=quiet_s)
     world = MPI.COMM_WORLD
     if world.size > 1:
@@ -124,12 +126,15 @@ def finalize() -> None:
                 ctypes.CDLL(library).MPI_Finalize()
 
 
-def _wind_up(launcher: Launcher, environ: Mapping[str, str]) -> None:
-    """End MPI under a deadline, where the ranks have parted well; else mpi4py does so when the interpreter is gone."""
+def wind_up() -> None:
+    """End MPI under a deadline, where it was started here and the ranks have parted well, once.
+
+    Else mpi4py ends it when the interpreter is gone.
+    """
     from mpi4py import MPI
 
-    if guard.is_here and not guard.failed and vigil.inquiry is None and not MPI.Is_finalized():
-        with vigil.over_mpi(WindingUp, launcher, environ, **_end_times):
+    if _ours and guard.is_here and not guard.failed and vigil.inquiry is None and not MPI.Is_finalized():
+        with vigil.over_mpi(WindingUp, **_ours, **_end_times):
             finalize()
 
 
