@@ -6,6 +6,7 @@ The expression comes with `pg_options`, else from the world that stands, else fr
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from hpccomm.backends.runner import Runner, Watch
 from hpccomm.backends.staged import staged
 from hpccomm.backends.traced_runner import TracedRunner
 from hpccomm.bootstrap import tracing
+from hpccomm.bootstrap.abort import guard
 from hpccomm.bootstrap.agreement import agreed
 from hpccomm.bootstrap.beside import GroupBeside
 from hpccomm.bootstrap.boot import Joined, boot
@@ -60,11 +62,13 @@ class _Current:
         boot: The boot, or None before the first.
         of_torch: Whether one of torch's groups brought it, and not a world; another default group brings another.
         backend: The expression of the world that stands.
+        takes_leave: Whether the other ranks are told when this process ends.
     """
 
     boot: Boot | None = None
     of_torch: bool = False
     backend: Expression | None = None
+    takes_leave: bool = False
 
 
 _current = _Current()
@@ -136,11 +140,20 @@ def _boot(options: Any) -> Boot:
         if _current.boot is not None:
             tracing.end()
             _current.boot.close()
+        if not _current.takes_leave:
+            atexit.register(_take_leave)
+            _current.takes_leave = True
         joined = Joined(options.store, options.group_rank, options.group_size)
         _current.boot = boot(os.environ, timeout_s=options.timeout.total_seconds(), joined=joined)
         _current.of_torch = True
     assert _current.boot is not None
     return _current.boot
+
+
+def _take_leave() -> None:
+    """Tell the others of this process's end, where it has destroyed torch's groups and ends well."""
+    if guard.is_here and not guard.failed and not dist.is_initialized():
+        vigil.leave()
 
 
 def _is_current(booted: Boot | None, options: Any) -> bool:
