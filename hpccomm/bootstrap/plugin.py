@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 from hpccomm.backends.bare import has_backend_class
 from hpccomm.backends.base import Backend
-from hpccomm.backends.c10d import Store
+from hpccomm.backends.c10d import PrefixStore, Store
 from hpccomm.backends.context import Context
 from hpccomm.backends.device import device_of
 from hpccomm.backends.lane import Lane
@@ -33,7 +33,7 @@ from hpccomm.bootstrap.agreement import agreed
 from hpccomm.bootstrap.beside import GroupBeside
 from hpccomm.bootstrap.boot import Joined, boot
 from hpccomm.bootstrap.connect import Boot
-from hpccomm.bootstrap.store import fresh
+from hpccomm.bootstrap.store import fresh, meet
 from hpccomm.bootstrap.vigil import vigil
 from hpccomm.errors import BackendError, OptionError, WorldError
 from hpccomm.exchange import together
@@ -93,13 +93,23 @@ def create(options: Any, pg_options: object | None) -> HpccommProcessGroup | Hpc
         pg_options: An `Options`, or None.
 
     Raises:
+        DeadlineError: Ranks did not come within the group's deadline; the text says which.
         HpccommError: The same on all ranks of the group.
     """
     booted = _boot(options)
     ranks = list(options.global_ranks_in_group) or list(range(booted.topology.world_size))
     name = options.group_id or "world"
-    store = fresh(options.store, ranks, "group")
-    control = control_of(name, ranks, booted, store, timeout_s=options.timeout.total_seconds())
+    store, timeout_s = fresh(options.store, ranks, "group"), options.timeout.total_seconds()
+    if options.global_ranks_in_group and not booted.survives:  # MPI itself tells survivors of a death, but not a store
+        meet(
+            PrefixStore("meeting", store),
+            ranks,
+            booted.topology.rank,
+            timeout_s=timeout_s,
+            asked=f"make group {name} of {len(ranks)} ranks",
+            remedy="see whether these ranks make this group too, and their output for why they stopped",
+        )
+    control = control_of(name, ranks, booted, store, timeout_s=timeout_s)
     try:
         expression = _as_checked(agreed(control.exchange, lambda: _asked(pg_options)))
         backend = built(expression, control)

@@ -79,6 +79,18 @@ def test_a_group_that_one_rank_cannot_build_is_refused_on_all() -> None:
         group(backend, 5)
 
 
+@pytest.mark.parametrize("ranks", [None, [0, LAST]], ids=str)
+def test_a_group_to_which_a_rank_comes_late_is_given_up_at_its_deadline(ranks: list[int] | None) -> None:
+    timeout, alone = timedelta(seconds=1), ranks is not None  # the members alone call
+    if not alone or RANK in ranks:
+        if RANK == LAST:
+            time.sleep(2.0)
+        with pytest.raises(DeadlineError, match=f"make group (.|\\n)*no sign of rank {LAST if RANK < LAST else 0}"):
+            dist.new_group(ranks, backend="hpccomm", timeout=timeout, use_local_synchronization=alone)
+    COMM.Barrier()
+    assert all_reduce(group("mpi4py", 30)) == COMM.size
+
+
 @pytest.mark.parametrize("inner", ["mpi4py", "ring(mpi4py)"])
 @pytest.mark.parametrize("size", [5, 15])
 def test_a_message_of_another_size_is_an_error(inner: str, size: int) -> None:
