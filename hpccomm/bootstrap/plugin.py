@@ -35,7 +35,7 @@ from hpccomm.bootstrap.boot import Joined, boot
 from hpccomm.bootstrap.connect import Boot
 from hpccomm.bootstrap.store import fresh, meet
 from hpccomm.bootstrap.vigil import vigil
-from hpccomm.errors import BackendError, OptionError, WorldError
+from hpccomm.errors import BackendError, DeadlineError, HpccommError, OptionError, RankLostError, WorldError
 from hpccomm.exchange import together
 from hpccomm.expression import Expression
 from hpccomm.timeline.recorder import recording
@@ -191,7 +191,12 @@ def built(expression: Expression, control: Context) -> Backend:
     Raises:
         HpccommError: The same on all ranks.
     """
-    return together(control.exchange, lambda: _built(expression, control.child("data")))
+    try:
+        return together(control.exchange, lambda: _built(expression, control.child("data")))
+    except HpccommError as error:
+        if error.everywhere and not isinstance(error, (DeadlineError, RankLostError)):  # MPI is at work on none of them
+            control.close_parts()
+        raise
 
 
 def _built(expression: Expression, context: Context) -> Backend:

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 import torch
 import torch.distributed as dist
+from mpi4py import MPI
 from worlds import COMM, world
 
 import hpccomm
@@ -77,6 +78,20 @@ def test_a_group_that_one_rank_cannot_build_is_refused_on_all() -> None:
     backend = "gloo(threads=0)" if RANK == 1 else "gloo"
     with pytest.raises(Exception, match="threads=0"):
         group(backend, 5)
+
+
+def test_a_group_that_is_refused_gives_all_its_communicators_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, make = list[MPI.Comm](), Context._subcommunicator
+
+    def recorded(self: Context, *arguments: object) -> MPI.Comm:
+        made.append(make(self, *arguments))
+        return made[-1]
+
+    monkeypatch.setattr(Context, "_subcommunicator", recorded)
+    with pytest.raises(BackendError, match="on purpose"):
+        group("hierarchical(mpi4py, faulty(mpi4py, raise(at=construction), rank=0), by=1)", 30)
+    assert len(made) == 5  # control, data, intra, peers, and what is inside those
+    assert made == [MPI.COMM_NULL] * 5
 
 
 @pytest.mark.parametrize("ranks", [None, [0, LAST]], ids=str)
