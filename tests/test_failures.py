@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness import Mpi, Result, run_job
+from hpccomm.bootstrap.abort import JobGuard
+from hpccomm.errors import BackendError, DeadlineError
 from outcomes import assert_ended_by_rank_1
 
 PROGRAMS = Path(__file__).with_name("programs")
@@ -81,6 +83,17 @@ def test_ranks_may_leave_without_closing_and_exits_be_caught(mpi: Mpi) -> None:
     assert not result.timed_out, result
     assert not result.leftovers, result
     assert result.stdout.splitlines() == ["sum 2", "sum 2"], result
+
+
+@pytest.mark.parametrize("found", ["no room", "rank 1: no room", "nothing from rank 1"])
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_a_report_tells_the_cause_once(capfd: pytest.CaptureFixture[str], found: str, everywhere: bool) -> None:
+    cause = BackendError("build backend shm", found="no room", remedy="make room")
+    error = DeadlineError("gather", found=found, remedy="look", everywhere=everywhere)
+    error.__cause__ = cause
+    JobGuard().report(type(error), error, None)
+    told = capfd.readouterr().err
+    assert told.count(f"found: {found}\n") == told.count("no room") == 1
 
 
 LEFT_BEHIND = """if True:

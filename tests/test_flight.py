@@ -123,6 +123,7 @@ def test_nothing_is_claimed_by_numbers_from_before_a_renewal() -> None:
     log = log_of(0)
     key = log.key
     log.begin_exchange("send", 1, None, 0, 7)
+    log.begin_generation()
     log.renew()
     assert log.claim({0: 1}, 7, key) is None
     assert not +log.messages

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
@@ -153,6 +154,24 @@ def test_ranks_started_by_hand_meet_at_the_address_given() -> None:
     assert_success(result)
     assert len(sums(result.stdout)) == 9, result
     assert all(line.endswith(f"gloo on 000: {[6.0] * 5}") for line in sums(result.stdout)), result
+
+
+@pytest.mark.parametrize(
+    ("rank", "is_taken", "kind", "found"),
+    [
+        (0, False, "DeadlineError", "1/2 clients joined"),
+        (1, False, "DeadlineError", "timed out"),
+        (0, True, "NetworkError", "in use"),
+    ],
+)
+def test_a_start_by_hand_that_fails_says_what_to_do(rank: int, is_taken: bool, kind: str, found: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1] if is_taken else free_port()
+        local = torch_variables(rank, 2) | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        result = run([sys.executable, "-c", "import hpccomm; hpccomm.init(timeout_s=2)"], local)
+    assert result.returncode == 1, result
+    assert f"errors.{kind}: meet as rank {rank} of 2 at MASTER_ADDR=127.0.0.1 and MASTER_PORT={port}\n" in result.stderr
+    assert re.search(f"found: .*{found}.*\n.* do:    .*all ranks", result.stderr), result
 
 
 def test_ranks_that_a_program_spawns_itself(tmp_path: Path) -> None:

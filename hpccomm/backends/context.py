@@ -85,6 +85,7 @@ class Context:
         beside: What the ranks tell each other beside the group's traffic; None where they cannot.
         health: Whether its communicators may be freed at the end.
         job_ranks: This group's ranks in the job; empty for all of the job's.
+        parts: The contexts made from this one.
     """
 
     topology: Topology
@@ -99,6 +100,7 @@ class Context:
     beside: Beside | None = field(default=None, repr=False)
     health: Health = field(default_factory=Health, repr=False)
     job_ranks: Sequence[int] = field(default=(), repr=False)
+    parts: list[Context] = field(default_factory=list, repr=False)
     _exchange: Exchange | None = field(default=None, repr=False)
 
     @property
@@ -129,7 +131,7 @@ class Context:
             name: Tells this part from the others made from the same context by the same ranks.
         """
         path = f"{self.path}/{name}"
-        return replace(
+        part = replace(
             self,
             topology=self.topology.subset(ranks),
             store=PrefixStore(f"{name}[{ranks[0]}]", self.store),
@@ -138,8 +140,11 @@ class Context:
             describe=lambda rank: self.describe(ranks[rank]),
             beside=self.beside if list(ranks) == list(range(self.topology.world_size)) else None,
             job_ranks=[self.members[rank] for rank in ranks],
+            parts=[],
             _exchange=None,
         )
+        self.parts.append(part)
+        return part
 
     def child(self, name: str) -> Context:
         """Make a context of the same ranks with channels of its own; collective."""
@@ -165,3 +170,10 @@ class Context:
         elif self.communicator is not None:
             self.communicator.Free()
         self.communicator = self._exchange = None
+
+    def close_parts(self) -> None:
+        """Close all contexts made from this one and from those, the last first."""
+        while self.parts:
+            part = self.parts.pop()
+            part.close_parts()
+            part.close()

@@ -26,6 +26,7 @@ from hpccomm.backends.staged import staged
 from hpccomm.backends.support import HALVES
 from hpccomm.backends.wire import DTYPES, all_reduce_narrow
 from hpccomm.errors import OptionError
+from hpccomm.exchange import together
 from hpccomm.expression import Expression
 
 _MOST_CROSSING = 3  # pieces at once, where the backend between nodes can have several under way
@@ -56,12 +57,10 @@ class HierarchicalBackend(Backend):
         self._carriers = topology.smallest_node
         self._local = topology.local_rank
         self._has_idle = topology.local_world_size > self._carriers
-        self._intra = build(intra, context.split(topology.intra_node, "intra"))
-        self._peers = build(inter, context.child("peers"))
-        self._rail: Backend | None = None
-        if self._local < self._carriers and topology.num_nodes > 1:
-            rail = sorted(topology.inter_node, key=topology.nodes.__getitem__)
-            self._rail = build(inter, context.split(rail, f"rail{self._local}"))
+        # All ranks agree on each part: where one node cannot build its own, the others must not wait for it in the next
+        self._intra = together(context.exchange, lambda: build(intra, context.split(topology.intra_node, "intra")))
+        self._peers = together(context.exchange, lambda: build(inter, context.child("peers")))
+        self._rail = together(context.exchange, lambda: self._build_rail(inter))
         self._meet_on_device(device_of(context.device))
         self.support = self._intra.support.joined(self._peers.support).without(HALVES)
         self.max_count = min(self._intra.max_count, self._peers.max_count)
@@ -69,6 +68,14 @@ class HierarchicalBackend(Backend):
         self.is_urgent = self._intra.is_urgent or self._peers.is_urgent
         self._wire = _wire_asked(wire)
         self._most_crossing = _MOST_CROSSING if self._peers.overlaps and self._wire is None else 1
+
+    def _build_rail(self, inter: Expression) -> Backend | None:
+        """Build this rank's rail; None where it has none."""
+        topology = self._topology
+        if self._local >= self._carriers or topology.num_nodes == 1:
+            return None
+        rail = sorted(topology.inter_node, key=topology.nodes.__getitem__)
+        return build(inter, self.context.split(rail, f"rail{self._local}"))
 
     def _meet_on_device(self, device: Device | None) -> None:
         """Stage the level of host memory where the other one is a GPU's."""

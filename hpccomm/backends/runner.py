@@ -187,7 +187,7 @@ class Runner:
             self._watch.on_death(self.log, everywhere)
 
     def renew(self, backend: Backend) -> None:
-        """Go on with another backend, under the group's next generation, after `stop`."""
+        """Go on with another backend, in the group's new generation, after `stop`."""
         self.backend.context.health.broken = True
         self.backend.close()
         self.backend, self.door = backend, self._door_of(backend)

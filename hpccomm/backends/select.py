@@ -48,8 +48,8 @@ def build_auto(context: Context, *, deadline: str = "arrival") -> Backend:
     expression, _ = choose(context.topology, has_mpi=context.communicator is not None)
     if deadline == "strict":
         return build(polled(expression), context)
-    path = os.environ.get("HPCCOMM_TUNING")
-    return build(expression, context) if path is None else _tuned(context, Path(path), expression)
+    path = os.environ.get("HPCCOMM_TUNING", "")
+    return _tuned(context, Path(path), expression) if path else build(expression, context)
 
 
 def _tuned(context: Context, path: Path, otherwise: Expression) -> Backend:

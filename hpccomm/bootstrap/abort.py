@@ -42,6 +42,10 @@ def _is_users(frame: traceback.FrameSummary) -> bool:
     return not frame.filename.startswith(_OURS) and not frame.filename.startswith("<frozen ")
 
 
+def _users_part(stack: traceback.StackSummary) -> traceback.StackSummary:
+    return traceback.StackSummary.from_list([frame for frame in stack if _is_users(frame)])
+
+
 class JobGuard:
     """Ends the job on this rank's failure.
 
@@ -100,13 +104,16 @@ class JobGuard:
     def report(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         """Write a traceback to stderr, every line tagged with rank and host.
 
-        Of hpccomm's own errors only the user's frames are shown: what went wrong stands in the text.
+        Of hpccomm's own errors only the user's frames are shown: what went wrong stands in the text. A cause that the
+        error itself tells is left out.
         """
         shown = traceback.TracebackException(kind, error, trace)
         if isinstance(error, HpccommError):
-            shown.stack = traceback.StackSummary.from_list([frame for frame in shown.stack if _is_users(frame)])
-            if error.everywhere or isinstance(error.__cause__, HpccommError):
+            shown.stack, cause = _users_part(shown.stack), error.__cause__
+            if cause.found in error.found if isinstance(cause, HpccommError) else error.everywhere:
                 shown.__cause__ = shown.__context__ = None
+            elif shown.__cause__ is not None and isinstance(cause, HpccommError):
+                shown.__cause__.stack = _users_part(shown.__cause__.stack)
         self._write("".join(shown.format()))
 
     def say(self, text: str) -> None:

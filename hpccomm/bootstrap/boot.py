@@ -24,7 +24,7 @@ from hpccomm.bootstrap.connect import Boot, introduce, watch_over
 from hpccomm.bootstrap.settings import RANK_PID, port_asked, quiet_s
 from hpccomm.bootstrap.store import fresh, serve
 from hpccomm.bootstrap.vigil import vigil
-from hpccomm.errors import LaunchError, WorldError
+from hpccomm.errors import DeadlineError, HpccommError, LaunchError, NetworkError, WorldError
 from hpccomm.exchange import Exchange, MpiExchange, StoreExchange, agree
 from hpccomm.launch import ALONE, LAUNCHERS, Launch, Launcher, detect
 from hpccomm.topology import resolve
@@ -170,9 +170,26 @@ def _meet(rank: int, size: int, timeout_s: float) -> Joined:
     global _torch_store
     timeout = timedelta(seconds=timeout_s)
     if _torch_store is None:
-        _torch_store = next(rendezvous("env://", rank, size, timeout=timeout))[0]
+        try:
+            _torch_store = next(rendezvous("env://", rank, size, timeout=timeout))[0]
+        except RuntimeError as error:
+            raise _not_met(rank, size, error) from error
     _torch_store.set_timeout(timeout)
     return Joined(_torch_store, rank, size)
+
+
+def _not_met(rank: int, size: int, error: RuntimeError) -> HpccommError:
+    """Give the error for torch's own, of a store that cannot be served or reached or that ranks do not come to."""
+    found = str(error).partition("\n")[0]
+    is_late = "timed out" in found.lower()
+    where = f"MASTER_ADDR={os.environ.get('MASTER_ADDR')} and MASTER_PORT={os.environ.get('MASTER_PORT')}"
+    return (DeadlineError if is_late else NetworkError)(
+        f"meet as rank {rank} of {size} at {where}",
+        found=found,
+        remedy="see whether all ranks were started with these two, and their output for why they stopped"
+        if is_late
+        else "give all ranks rank 0's address, and a port that is free there",
+    )
 
 
 def _refuse_children(environ: Mapping[str, str], launcher: Launcher) -> None:

@@ -6,6 +6,7 @@ The expression comes with `pg_options`, else from the world that stands, else fr
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ import torch.distributed as dist
 
 from hpccomm.backends.bare import has_backend_class
 from hpccomm.backends.base import Backend
-from hpccomm.backends.c10d import Store
+from hpccomm.backends.c10d import PrefixStore, Store
 from hpccomm.backends.context import Context
 from hpccomm.backends.device import device_of
 from hpccomm.backends.lane import Lane
@@ -27,13 +28,14 @@ from hpccomm.backends.runner import Runner, Watch
 from hpccomm.backends.staged import staged
 from hpccomm.backends.traced_runner import TracedRunner
 from hpccomm.bootstrap import tracing
+from hpccomm.bootstrap.abort import guard
 from hpccomm.bootstrap.agreement import agreed
 from hpccomm.bootstrap.beside import GroupBeside
 from hpccomm.bootstrap.boot import Joined, boot
 from hpccomm.bootstrap.connect import Boot
-from hpccomm.bootstrap.store import fresh
+from hpccomm.bootstrap.store import fresh, meet
 from hpccomm.bootstrap.vigil import vigil
-from hpccomm.errors import BackendError, OptionError, WorldError
+from hpccomm.errors import BackendError, DeadlineError, HpccommError, OptionError, RankLostError, WorldError
 from hpccomm.exchange import together
 from hpccomm.expression import Expression
 from hpccomm.timeline.recorder import recording
@@ -60,11 +62,13 @@ class _Current:
         boot: The boot, or None before the first.
         of_torch: Whether one of torch's groups brought it, and not a world; another default group brings another.
         backend: The expression of the world that stands.
+        takes_leave: Whether the other ranks are told when this process ends.
     """
 
     boot: Boot | None = None
     of_torch: bool = False
     backend: Expression | None = None
+    takes_leave: bool = False
 
 
 _current = _Current()
@@ -89,13 +93,23 @@ def create(options: Any, pg_options: object | None) -> HpccommProcessGroup | Hpc
         pg_options: An `Options`, or None.
 
     Raises:
+        DeadlineError: Ranks did not come within the group's deadline; the text says which.
         HpccommError: The same on all ranks of the group.
     """
     booted = _boot(options)
     ranks = list(options.global_ranks_in_group) or list(range(booted.topology.world_size))
     name = options.group_id or "world"
-    store = fresh(options.store, ranks, "group")
-    control = control_of(name, ranks, booted, store, timeout_s=options.timeout.total_seconds())
+    store, timeout_s = fresh(options.store, ranks, "group"), options.timeout.total_seconds()
+    if options.global_ranks_in_group and not booted.survives:  # MPI itself tells survivors of a death, but not a store
+        meet(
+            PrefixStore("meeting", store),
+            ranks,
+            booted.topology.rank,
+            timeout_s=timeout_s,
+            asked=f"make group {name} of {len(ranks)} ranks",
+            remedy="see whether these ranks make this group too, and their output for why they stopped",
+        )
+    control = control_of(name, ranks, booted, store, timeout_s=timeout_s)
     try:
         expression = _as_checked(agreed(control.exchange, lambda: _asked(pg_options)))
         backend = built(expression, control)
@@ -136,11 +150,20 @@ def _boot(options: Any) -> Boot:
         if _current.boot is not None:
             tracing.end()
             _current.boot.close()
+        if not _current.takes_leave:
+            atexit.register(_take_leave)
+            _current.takes_leave = True
         joined = Joined(options.store, options.group_rank, options.group_size)
         _current.boot = boot(os.environ, timeout_s=options.timeout.total_seconds(), joined=joined)
         _current.of_torch = True
     assert _current.boot is not None
     return _current.boot
+
+
+def _take_leave() -> None:
+    """Tell the others of this process's end, where it has destroyed torch's groups and ends well."""
+    if guard.is_here and not guard.failed and not dist.is_initialized():
+        vigil.leave()
 
 
 def _is_current(booted: Boot | None, options: Any) -> bool:
@@ -168,7 +191,12 @@ def built(expression: Expression, control: Context) -> Backend:
     Raises:
         HpccommError: The same on all ranks.
     """
-    return together(control.exchange, lambda: _built(expression, control.child("data")))
+    try:
+        return together(control.exchange, lambda: _built(expression, control.child("data")))
+    except HpccommError as error:
+        if error.everywhere and not isinstance(error, (DeadlineError, RankLostError)):  # MPI is at work on none of them
+            control.close_parts()
+        raise
 
 
 def _built(expression: Expression, context: Context) -> Backend:

@@ -6,16 +6,13 @@ generation can be relied on.
 
 from __future__ import annotations
 
-import time
-from datetime import timedelta
-
 import torch.distributed as dist
 
-from hpccomm.backends.c10d import PrefixStore, Store
+from hpccomm.backends.c10d import PrefixStore
 from hpccomm.backends.process_group import HpccommProcessGroup
 from hpccomm.bootstrap import plugin
-from hpccomm.errors import DeadlineError, UnsupportedError
-from hpccomm.watch.flight import GroupLog
+from hpccomm.bootstrap.store import meet
+from hpccomm.errors import UnsupportedError
 
 
 def renew(group: dist.ProcessGroup | None = None) -> None:
@@ -35,32 +32,22 @@ def renew(group: dist.ProcessGroup | None = None) -> None:
         )
     runner, booted = face._runner, plugin.standing_boot()
     log = runner.log
-    generation = log.generation + 1
     runner.stop("it is made anew")
-    store = PrefixStore(f"hpccomm/renewed/{log.name}#{generation}", booted.store)
-    _meet(store, log, runner.timeout_s)
-    control = plugin.control_of(log.name, log.ranks, booted, store, timeout_s=runner.timeout_s, generation=generation)
+    store = PrefixStore(f"hpccomm/renewed/{log.name}#{log.generation + 1}", booted.store)
+    meet(
+        store,
+        log.ranks,
+        log.ranks[log.rank],
+        timeout_s=runner.timeout_s,
+        asked=f"renew group {log.name} over {log.expression}",
+        remedy="call renew on all ranks of the group, or end the job",
+    )
+    log.begin_generation()  # whether or not this attempt succeeds: the next one must meet nothing of it
+    control = plugin.control_of(
+        log.name, log.ranks, booted, store, timeout_s=runner.timeout_s, generation=log.generation
+    )
     try:
         backend = plugin.built(runner.asked, control)
     finally:
         control.close()
     runner.renew(backend)
-
-
-def _meet(store: Store, log: GroupLog, timeout_s: float) -> None:
-    """Wait for the group's ranks to come to its renewal, and to know that all have; none is left behind alone."""
-    end = time.monotonic() + timeout_s
-    for stage in ("came", "saw all"):
-        keys = {rank: f"{stage}/{rank}" for rank in log.ranks}
-        mine = keys[log.ranks[log.rank]]
-        store.set(mine, "")
-        try:
-            store.wait(list(keys.values()), timedelta(seconds=max(end - time.monotonic(), 0.1)))
-        except RuntimeError as error:
-            absent = [rank for rank, key in keys.items() if not store.check([key])]
-            store.delete_key(mine)
-            raise DeadlineError(
-                f"renew group {log.name} over {log.expression}",
-                found=f"no sign of rank {', '.join(map(str, absent))} within {timeout_s:g} s",
-                remedy="call renew on all ranks of the group, or end the job",
-            ) from error

@@ -5,12 +5,13 @@ The kernel chooses the port unless the user names one, so two jobs on a host nev
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from hashlib import sha256
 
 from hpccomm.backends.c10d import PrefixStore, Store, TCPStore
-from hpccomm.errors import HpccommError, NetworkError
+from hpccomm.errors import DeadlineError, HpccommError, NetworkError
 from hpccomm.exchange import Exchange
 from hpccomm.network import listen
 
@@ -89,3 +90,39 @@ def fresh(store: Store, ranks: Sequence[int], purpose: str) -> Store:
     group = f"hpccomm/{purpose}/{sha256(repr(list(ranks)).encode()).hexdigest()[:16]}"
     attempt = (store.add(f"{group}/arrivals", 1) - 1) // len(ranks)
     return PrefixStore(f"{group}/{attempt}", store)
+
+
+def meet(
+    store: Store,
+    ranks: Sequence[int],
+    rank: int,
+    *,
+    timeout_s: float,
+    asked: str,
+    remedy: str,
+) -> None:
+    """Wait for some ranks to come, and to know that all have; none is left behind alone.
+
+    Args:
+        store: What only this meeting writes to.
+        ranks: The ranks.
+        rank: This one.
+        timeout_s: How long to wait.
+        asked: What they meet for, for the error.
+        remedy: What to do where they do not.
+
+    Raises:
+        DeadlineError: Ranks did not come in time; the text says which.
+    """
+    end = time.monotonic() + timeout_s
+    for stage in ("came", "saw all"):
+        keys = {other: f"{stage}/{other}" for other in ranks}
+        store.set(keys[rank], "")
+        try:
+            store.wait(list(keys.values()), timedelta(seconds=max(end - time.monotonic(), 0.1)))
+        except RuntimeError as error:
+            absent = [other for other, key in keys.items() if not store.check([key])]
+            store.delete_key(keys[rank])
+            raise DeadlineError(
+                asked, found=f"no sign of rank {', '.join(map(str, absent))} within {timeout_s:g} s", remedy=remedy
+            ) from error

@@ -105,7 +105,7 @@ class GroupLog:
         ranks: Its ranks in the job, in order.
         rank: This rank in the group.
         expression: Its backend.
-        generation: How often it was renewed.
+        generation: How often its ranks have met to renew it.
         entries: The last operations, oldest first; those that never waited as `Brief`, which costs less to make.
         started: Number of the last collective that was begun; whoever begins one counts.
         current: The collective under way, if any.
@@ -177,11 +177,16 @@ class GroupLog:
                     return peer
         return None
 
-    def renew(self) -> None:
-        """Begin the next generation, of which nothing was sent, received or given up."""
+    def begin_generation(self) -> None:
+        """Begin the next generation, of which nothing was sent or received; dead as the last one until `renew`."""
         with self._counting:
             self.messages.clear()  # first, so that nobody who asks by the new key is told old numbers
             self.generation += 1
+
+    def renew(self) -> None:
+        """Take operations again, in the generation that has begun."""
+        with self._counting:
+            self.messages.clear()  # of what was refused meanwhile
         self.given_up = self.died_at = 0
         self.overdue = self.heard = False
         self.why_dead = None

@@ -16,6 +16,7 @@ from worlds import COMM, in_few_ranks, world
 
 import hpccomm
 from exact import COLLECTIVES, Check, all_reduce, barrier
+from hpccomm.backends import shared
 from hpccomm.backends.base import Operation
 from hpccomm.backends.c10d import Op
 from hpccomm.backends.gloo import GlooBackend
@@ -114,6 +115,22 @@ def test_a_backend_that_cannot_be_built_is_passed_over() -> None:
     with pytest.raises(BackendError, match="no backend is left"):
         group("failover(faulty(mpi4py, raise(at=construction)), faulty(gloo, raise(at=construction)))")
     dist.barrier()
+
+
+def test_a_part_that_one_node_cannot_build_is_refused_on_all_nodes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(size: int) -> str:
+        raise shared._unshared("no room")
+
+    if RANK == LAST:
+        monkeypatch.setattr(shared, "_create", no_room)
+    part, began = "hierarchical(shm, gloo, by=1)", time.monotonic()
+    with pytest.raises(BackendError, match=f"share memory(.|\\n)*rank {LAST}: (.|\\n)*no room"):
+        group(part)
+    over = group(f"failover({part}, gloo)")
+    assert time.monotonic() - began < 20.0
+    all_reduce(over)
+    (note,) = notes(over)
+    assert "no room" in note
 
 
 class Eager(GlooBackend):

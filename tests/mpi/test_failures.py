@@ -9,15 +9,19 @@ from datetime import timedelta
 import pytest
 import torch
 import torch.distributed as dist
+from mpi4py import MPI
 from worlds import COMM, world
 
 import hpccomm
+from hpccomm.backends.context import Context
+from hpccomm.backends.gloo import GlooBackend
+from hpccomm.backends.registry import register
 from hpccomm.bootstrap.renewal import renew
 from hpccomm.errors import BackendError, DeadlineError
 
 pytestmark = pytest.mark.mpi(min_size=2)
 
-RANK = COMM.rank
+RANK, LAST = COMM.rank, COMM.size - 1
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -74,6 +78,32 @@ def test_a_group_that_one_rank_cannot_build_is_refused_on_all() -> None:
     backend = "gloo(threads=0)" if RANK == 1 else "gloo"
     with pytest.raises(Exception, match="threads=0"):
         group(backend, 5)
+
+
+def test_a_group_that_is_refused_gives_all_its_communicators_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, make = list[MPI.Comm](), Context._subcommunicator
+
+    def recorded(self: Context, *arguments: object) -> MPI.Comm:
+        made.append(make(self, *arguments))
+        return made[-1]
+
+    monkeypatch.setattr(Context, "_subcommunicator", recorded)
+    with pytest.raises(BackendError, match="on purpose"):
+        group("hierarchical(mpi4py, faulty(mpi4py, raise(at=construction), rank=0), by=1)", 30)
+    assert len(made) == 5  # control, data, intra, peers, and what is inside those
+    assert made == [MPI.COMM_NULL] * 5
+
+
+@pytest.mark.parametrize("ranks", [None, [0, LAST]], ids=str)
+def test_a_group_to_which_a_rank_comes_late_is_given_up_at_its_deadline(ranks: list[int] | None) -> None:
+    timeout, alone = timedelta(seconds=1), ranks is not None  # the members alone call
+    if not alone or RANK in ranks:
+        if RANK == LAST:
+            time.sleep(2.0)
+        with pytest.raises(DeadlineError, match=f"make group (.|\\n)*no sign of rank {LAST if RANK < LAST else 0}"):
+            dist.new_group(ranks, backend="hpccomm", timeout=timeout, use_local_synchronization=alone)
+    COMM.Barrier()
+    assert all_reduce(group("mpi4py", 30)) == COMM.size
 
 
 @pytest.mark.parametrize("inner", ["mpi4py", "ring(mpi4py)"])
@@ -147,6 +177,38 @@ def test_a_group_is_renewed_after_a_rank_was_late(backend: str, standing: hpccom
     assert big[-1] == sum(range(COMM.size))
 
 
+class InTurn(GlooBackend):
+    """Cannot be built on the last rank at every second time."""
+
+    builds = 0
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        InTurn.builds += 1
+        if InTurn.builds % 2 == 0 and RANK == LAST:
+            raise BackendError("build backend in_turn", found="it is not its turn", remedy="try again")
+
+
+def test_a_renewal_that_failed_spoils_none_after_it() -> None:
+    register("in_turn", InTurn)
+    over = group("in_turn", 20)
+    for _ in range(2):
+        with pytest.raises(BackendError, match="not its turn"):
+            renew(over)
+        with pytest.raises(BackendError, match="dead"):
+            all_reduce(over)
+        COMM.Barrier()
+        over._runner.timeout_s = 1.0
+        if RANK == LAST:
+            time.sleep(2.0)
+        with pytest.raises(DeadlineError, match=f"no sign of rank {LAST if RANK < LAST else 0}"):
+            renew(over)
+        over._runner.timeout_s = 20.0
+        COMM.Barrier()
+        renew(over)
+        assert all_reduce(over) == COMM.size
+
+
 def test_a_world_is_renewed(standing: hpccomm.World) -> None:
     before = dist.group.WORLD
     standing.renew()
@@ -156,16 +218,16 @@ def test_a_world_is_renewed(standing: hpccomm.World) -> None:
 
 
 def test_a_receive_from_any_rank_waits_for_a_late_sender_and_ends_with_its_group() -> None:
-    over, last, tensor = group("hierarchical(mpi4py, gloo, by=2)", 3.0), COMM.size - 1, torch.zeros(3)
+    over, tensor = group("hierarchical(mpi4py, gloo, by=2)", 3.0), torch.zeros(3)
     if RANK == 0:
         work = over.recv_anysource([tensor], 3)
         time.sleep(0.2)
     dist.barrier()
-    if last == RANK:
+    if RANK == LAST:
         dist.send(torch.ones(3), 0, group=over, tag=3)
     if RANK == 0:
         work.wait()
-        assert (work._source_rank(), tensor.tolist()) == (last, [1.0] * 3)
+        assert (work._source_rank(), tensor.tolist()) == (LAST, [1.0] * 3)
         with pytest.raises(DeadlineError, match="a message of any rank"):
             dist.recv(tensor, group=over, tag=3)
     dist.barrier()

@@ -68,3 +68,9 @@ def test_a_table_of_another_set_up_is_left_aside_and_a_damaged_one_refused(
     assert f"torch 0.1 instead of {torch.__version__}" in group._runner.backend.notes[-1]
     with pytest.raises(OptionError, match=r"tuning\.json"):
         auto(tmp_path, monkeypatch, standing, replace=('"choices"', '"chosen"'))
+
+
+def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch, standing: hpccomm.World) -> None:
+    monkeypatch.setenv("HPCCOMM_TUNING", "")
+    group = dist.new_group(backend="hpccomm", pg_options=hpccomm.Options("auto"))
+    assert str(group._runner.expression) == "mpi4py"
