@@ -7,7 +7,6 @@ others that write these. It reduces nothing; `door` does.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
@@ -22,7 +21,7 @@ class MovementDoor:
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
-        self._limit = min(backend.max_count, _limit_asked())
+        self._limit = backend.max_count
         self._takes_cpu = "cpu" in backend.support.devices
 
     def broadcast(self, tensor: torch.Tensor, root: int) -> Operation:
@@ -274,14 +273,3 @@ def _check_tag(tag: int) -> None:
         raise OptionError(
             f"communicate with tag {tag}", found="hpccomm uses this tag itself", remedy="use a smaller tag"
         )
-
-
-def _limit_asked() -> int:
-    text = os.environ.get("HPCCOMM_MAX_COUNT", "")
-    if text and not (text.isdecimal() and int(text) > 0):
-        raise OptionError(
-            f"read HPCCOMM_MAX_COUNT={text!r}",
-            found="not a positive whole number",
-            remedy="give the most elements (bytes, where data is only moved) that one library call gets",
-        )
-    return int(text) if text else 2**31 - 1
