@@ -47,6 +47,9 @@ PREPARES = "the GPU, so that it can be posted"
 SCHEDULE_TAG, BLOCKS_TAG = 32767, 32766
 """Tags that no user's message may have: those of schedules' messages and of all_to_all's; all MPIs grant them."""
 
+LARGEST_TAG = BLOCKS_TAG - 1
+"""The largest tag of a user's message, so that it is granted everywhere."""
+
 MAX_COUNT = 2**31 - 1
 """Elements of one call to a library that counts in C integers (bytes, where it only moves)."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from hpccomm.backends.base import BLOCKS_TAG, SCHEDULE_TAG, Backend, Operation, offsets, together, uneven
+from hpccomm.backends.base import LARGEST_TAG, Backend, Operation, offsets, together, uneven
 from hpccomm.backends.layout import adjoining, dense, is_dense, pieces, refuse_overlap, share_memory, store, writable
 from hpccomm.errors import OptionError, UnsupportedError
 
@@ -269,7 +269,9 @@ class MovementDoor:
 
 
 def _check_tag(tag: int) -> None:
-    if tag in (SCHEDULE_TAG, BLOCKS_TAG):
+    if not 0 <= tag <= LARGEST_TAG:
         raise OptionError(
-            f"communicate with tag {tag}", found="hpccomm uses this tag itself", remedy="use a smaller tag"
+            f"communicate with tag {tag}",
+            found=f"tags from 0 to {LARGEST_TAG} are good on every backend and under every MPI library",
+            remedy="use one of these",
         )
