@@ -60,6 +60,15 @@ def resumed(waits: str | LibraryCall, operation: Operation) -> Operation:
     yield from operation
 
 
+def posted(operation: Operation) -> Generator[str | LibraryCall, None, Operation]:
+    """Step an operation until it is posted, and give what is left of it."""
+    waits = next(operation, None)
+    while waits is PREPARES:
+        yield waits
+        waits = next(operation, None)
+    return operation if waits is None else resumed(waits, operation)
+
+
 class Backend(ABC):
     """Moves and reduces dense tensors for one group.
 
@@ -144,6 +153,11 @@ class Backend(ABC):
         """Receive into `buffer` what rank `source` sent with `tag`."""
         raise self._lacks("recv")
 
+    @property
+    def asks_senders(self) -> bool:
+        """Whether it learns who has sent before it posts a receive from any rank."""
+        return type(self).recv_any is Backend.recv_any
+
     def recv_any(self, buffer: torch.Tensor, tag: int, found: list[int]) -> Operation:
         """Receive into `buffer` what any rank sent with `tag`, and append that rank to `found`.
 
@@ -166,16 +180,11 @@ class Backend(ABC):
             )
             while (sender := senders[0]) is None:
                 yield "a group that is dead"  # whoever steps this gives it up
-            receiving = self.recv(buffer, sender, tag)
-            waits = next(receiving, None)
-            while waits is PREPARES:
-                yield waits
-                waits = next(receiving, None)
+            receiving = yield from posted(self.recv(buffer, sender, tag))
         finally:
             line.remove(turn)
         found.append(sender)
-        if waits is not None:
-            yield from resumed(waits, receiving)
+        yield from receiving
 
     def _lacks(self, collective: str) -> UnsupportedError:
         return UnsupportedError(
@@ -235,12 +244,7 @@ def together(operations: Iterable[Operation]) -> Operation:
     """Begin all operations, in order, then end all of them."""
     begun = []
     for operation in operations:
-        waits = next(operation, None)
-        while waits is PREPARES:
-            yield waits
-            waits = next(operation, None)
-        if waits is not None:
-            begun.append(resumed(waits, operation))
+        begun.append((yield from posted(operation)))
     for operation in begun:
         yield from operation
 

@@ -8,11 +8,13 @@ others that write these. It reduces nothing; `door` does.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 
 from hpccomm.backends.base import LARGEST_TAG, Backend, Operation, offsets, together, uneven
 from hpccomm.backends.layout import adjoining, dense, is_dense, pieces, refuse_overlap, share_memory, store, writable
+from hpccomm.backends.receives import Receives
 from hpccomm.errors import OptionError, UnsupportedError
 
 
@@ -22,6 +24,7 @@ class MovementDoor:
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self._limit = backend.max_count
+        self._receives = Receives(backend)
         self._takes_cpu = "cpu" in backend.support.devices
 
     def broadcast(self, tensor: torch.Tensor, root: int) -> Operation:
@@ -194,9 +197,8 @@ class MovementDoor:
         self._check_rank("source", source)
         _check_tag(tag)
         buffer = writable(tensor)
-        if not self._fits(buffer):
-            return self._stored(self._posted(self.backend.recv, buffer, source, tag), buffer, tensor)
-        receiving = self.backend.recv(buffer, source, tag)
+        move = self.backend.recv if self._fits(buffer) else partial(self._posted, self.backend.recv)
+        receiving = self._receives.begin(tag, lambda: move(buffer, source, tag))
         return receiving if is_dense(tensor) else self._stored(receiving, buffer, tensor)
 
     def recv_any(self, tensor: torch.Tensor, tag: int, found: list[int]) -> Operation:
@@ -204,14 +206,12 @@ class MovementDoor:
         self._check_device(tensor)
         _check_tag(tag)
         buffer = writable(tensor)
-        return self._stored(self._received_of_any(buffer.view(-1), tag, found), buffer, tensor)
-
-    def _received_of_any(self, flat: torch.Tensor, tag: int, found: list[int]) -> Operation:
-        """Receive the first piece of any rank's message, and the others of the same rank's."""
-        limit = max(1, self._limit // flat.element_size())
-        yield from self.backend.recv_any(flat[:limit], tag, found)
-        for start, end in pieces(flat.numel() - limit, limit):
-            yield from self.backend.recv(flat[limit + start : limit + end], found[-1], tag)
+        parts = torch.split(buffer.view(-1), max(1, self._limit // buffer.element_size()))
+        if len(parts) == 1:
+            receiving = self._receives.begin(tag, lambda: self.backend.recv_any(buffer, tag, found))
+        else:
+            receiving = self._receives.begin_of_any(parts, tag, found)
+        return self._stored(receiving, buffer, tensor)
 
     def _stored(self, receiving: Operation, buffer: torch.Tensor, tensor: torch.Tensor) -> Operation:
         yield from receiving
