@@ -101,3 +101,12 @@ def test_wrong_expressions_are_refused_with_what_there_is(text: str, words: str)
 def test_what_cannot_be_built_is_refused(text: str, error: type[Exception], context: Context) -> None:
     with pytest.raises(error):
         registry.build(parse(text), context)
+
+
+@pytest.mark.parametrize("asked", ("0", "-1", "2.5", "much"))
+def test_a_limit_that_is_no_number_from_1_is_refused(
+    asked: str, alone: None, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HPCCOMM_MAX_COUNT", asked)
+    with pytest.raises(OptionError, match=f"HPCCOMM_MAX_COUNT='{asked}'"):
+        registry.build(parse("alone"), context)

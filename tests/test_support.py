@@ -11,6 +11,7 @@ from torch.distributed import ReduceOp
 from hpccomm.backends.gloo import GlooBackend
 from hpccomm.backends.hierarchical import HALVES
 from hpccomm.backends.mpi import MpiBackend
+from hpccomm.backends.reduction import Factor, load
 from hpccomm.backends.support import Support, plan
 from hpccomm.backends.support_table import markdown
 from hpccomm.errors import UnsupportedError
@@ -57,6 +58,18 @@ def test_every_meaningful_reduction_has_a_plan_that_the_backend_serves(name, op,
 )
 def test_what_is_carried(name, op, dtype, carry) -> None:
     assert plan(TABLES[name], op, dtype, name=name).carry == carry
+
+
+@pytest.mark.parametrize(
+    "factor", (0.1, torch.tensor(0.1, dtype=torch.float64), torch.tensor([0.1], dtype=torch.float64)), ids=str
+)
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.complex64), ids=str)
+def test_a_factor_of_any_kind_and_dtype_gives_the_same_bits(factor: Factor, dtype: torch.dtype) -> None:
+    how = plan(MpiBackend.support, ReduceOp.PREMUL_SUM, dtype, name="mpi4py")
+    loaded = load(torch.tensor([1.0, 3.0], dtype=dtype), how, factor)
+    assert loaded.dtype == how.carry == torch.float32
+    expected = torch.tensor([1.0, 3.0]) * 0.1
+    assert loaded.view(2, how.width)[:, 0].equal(expected)
 
 
 def test_refusal_says_what_there_is() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccomm.errors import HpccommError, OptionError, TopologyError
+from hpccomm.errors import OptionError, TopologyError
 from hpccomm.topology import NodeIdentity, Topology, identify, resolve
 
 
@@ -56,7 +56,7 @@ def test_one_rank_sees_its_own_node_and_rail():
     assert (topology.rank, topology.world_size, topology.num_nodes) == (4, 5, 2)
     assert (topology.node_rank, topology.local_rank, topology.local_world_size) == (0, 1, 2)
     assert (topology.intra_node, topology.inter_node, topology.leaders) == ((0, 4), (2, 4), (0, 1))
-    assert (topology.sizes, topology.smallest_node, topology.ranks_on(1)) == ((2, 3), 2, (1, 2, 3))
+    assert (topology.sizes, topology.smallest_node) == ((2, 3), 2)
 
 
 letters = st.text(alphabet="ABCDE", min_size=1, max_size=24)
@@ -74,7 +74,7 @@ def test_groups_partition_the_world_and_all_ranks_see_the_same(pattern):
     for view in views:
         assert replace(view, rank=0) == views[0]
         assert view.intra_node[view.local_rank] == view.rank
-        assert view.intra_node == view.ranks_on(view.node_rank)
+        assert view.intra_node == view.all_intra_node()[view.node_rank]
         assert view.local_world_size == pattern.count(pattern[view.rank])
 
 
@@ -127,11 +127,9 @@ def test_subset_refuses(ranks):
         world("AABB").subset(ranks)
 
 
-def test_nodes_and_pieces_that_do_not_exist():
-    topology = world("AABB")
-    for call in (lambda: topology.ranks_on(-1), lambda: topology.ranks_on(2), lambda: topology.divided(0)):
-        with pytest.raises(HpccommError):
-            call()
+def test_pieces_of_no_ranks_are_refused():
+    with pytest.raises(OptionError, match="put 0 ranks on a node"):
+        world("AABB").divided(0)
 
 
 CONTRADICTIONS = {

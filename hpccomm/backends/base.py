@@ -47,6 +47,9 @@ PREPARES = "the GPU, so that it can be posted"
 SCHEDULE_TAG, BLOCKS_TAG = 32767, 32766
 """Tags that no user's message may have: those of schedules' messages and of all_to_all's; all MPIs grant them."""
 
+LARGEST_TAG = BLOCKS_TAG - 1
+"""The largest tag of a user's message, so that it is granted everywhere."""
+
 MAX_COUNT = 2**31 - 1
 """Elements of one call to a library that counts in C integers (bytes, where it only moves)."""
 
@@ -55,6 +58,15 @@ def resumed(waits: str | LibraryCall, operation: Operation) -> Operation:
     """Give an operation that has been stepped once as one that yields what it waited for again."""
     yield waits
     yield from operation
+
+
+def posted(operation: Operation) -> Generator[str | LibraryCall, None, Operation]:
+    """Step an operation until it is posted, and give what is left of it."""
+    waits = next(operation, None)
+    while waits is PREPARES:
+        yield waits
+        waits = next(operation, None)
+    return operation if waits is None else resumed(waits, operation)
 
 
 class Backend(ABC):
@@ -141,6 +153,11 @@ class Backend(ABC):
         """Receive into `buffer` what rank `source` sent with `tag`."""
         raise self._lacks("recv")
 
+    @property
+    def asks_senders(self) -> bool:
+        """Whether it learns who has sent before it posts a receive from any rank."""
+        return type(self).recv_any is Backend.recv_any
+
     def recv_any(self, buffer: torch.Tensor, tag: int, found: list[int]) -> Operation:
         """Receive into `buffer` what any rank sent with `tag`, and append that rank to `found`.
 
@@ -163,16 +180,11 @@ class Backend(ABC):
             )
             while (sender := senders[0]) is None:
                 yield "a group that is dead"  # whoever steps this gives it up
-            receiving = self.recv(buffer, sender, tag)
-            waits = next(receiving, None)
-            while waits is PREPARES:
-                yield waits
-                waits = next(receiving, None)
+            receiving = yield from posted(self.recv(buffer, sender, tag))
         finally:
             line.remove(turn)
         found.append(sender)
-        if waits is not None:
-            yield from resumed(waits, receiving)
+        yield from receiving
 
     def _lacks(self, collective: str) -> UnsupportedError:
         return UnsupportedError(
@@ -232,12 +244,7 @@ def together(operations: Iterable[Operation]) -> Operation:
     """Begin all operations, in order, then end all of them."""
     begun = []
     for operation in operations:
-        waits = next(operation, None)
-        while waits is PREPARES:
-            yield waits
-            waits = next(operation, None)
-        if waits is not None:
-            begun.append(resumed(waits, operation))
+        begun.append((yield from posted(operation)))
     for operation in begun:
         yield from operation
 

@@ -24,6 +24,11 @@ class CarriedBackend(Backend):
         """Use the carrier's recv."""
         return self._carrier.recv(buffer, source, tag)
 
+    @property
+    def asks_senders(self) -> bool:
+        """What the carrier says."""
+        return self._carrier.asks_senders
+
     def recv_any(self, buffer: torch.Tensor, tag: int, found: list[int]) -> Operation:
         """Use the carrier's recv_any."""
         return self._carrier.recv_any(buffer, tag, found)

@@ -1,11 +1,14 @@
 """Combinator `checked(x)`: before every collective the ranks compare what they are about to do.
 
 Ranks that call different collectives, or the same with another operator, dtype, size or root, would hang or mix bytes;
-here all of them raise one error that says who called what, and the group lives on. It costs one small all-gather a
-collective. HPCCOMM_CHECK=1 puts it around any backend.
+here all of them raise one error that says who called what, and the group lives on. The sizes of an all_to_all, of which
+no rank knows all, are not compared. It costs one small all-gather a collective. HPCCOMM_CHECK=1 puts it around any
+backend.
 """
 
 from __future__ import annotations
+
+from zlib import crc32
 
 import torch
 
@@ -37,7 +40,7 @@ def compared(backend: Backend, description: str, operation: Operation) -> Operat
     Raises:
         MismatchError: The same on all ranks, before anything of the collective is sent.
     """
-    data = description.encode(errors="replace")[:_BYTES]
+    data = _cut(description.encode(errors="replace"))
     device = "cpu" if "cpu" in backend.support.devices else backend.context.device
     mine = torch.tensor(list(data.ljust(_BYTES, b"\0")), dtype=torch.uint8, device=device)
     everyone = mine.new_empty(backend.size * _BYTES)
@@ -46,6 +49,11 @@ def compared(backend: Backend, description: str, operation: Operation) -> Operat
         rows = everyone.view(backend.size, _BYTES).tolist()
         raise _mismatch(backend, [bytes(row).rstrip(b"\0").decode(errors="replace") for row in rows])
     yield from operation
+
+
+def _cut(text: bytes) -> bytes:
+    """Shorten a text to what is compared; what is left out counts by a checksum."""
+    return text if len(text) <= _BYTES else text[: _BYTES - 12] + f"... {crc32(text):08x}".encode()
 
 
 def _mismatch(backend: Backend, texts: list[str]) -> MismatchError:

@@ -63,9 +63,11 @@ class Health:
 
     Attributes:
         broken: Whether some rank gave an operation up.
+        timeout_s: The deadline that operations have been given since they were made, in seconds; None for none.
     """
 
     broken: bool = False
+    timeout_s: float | None = None
 
 
 @dataclass
@@ -78,12 +80,12 @@ class Context:
         communicator: An mpi4py communicator of exactly these ranks that only this group uses, or None without MPI.
         device: Where this rank's tensors live by default.
         address: This host's address that every other host reaches.
-        timeout_s: Deadline of an operation, in seconds, where the call gives none.
+        timeout_s: Deadline of an operation, in seconds, where the call gives none, as the group was made.
         path: Where in the job's groups and expressions this stands, for prefixes and messages.
         quiet_s: Seconds of waiting in the exchange after which it says who is missing.
         describe: Names a rank of this group, with what is known of its process, in messages.
         beside: What the ranks tell each other beside the group's traffic; None where they cannot.
-        health: Whether its communicators may be freed at the end.
+        health: Whether its communicators may be freed at the end, and what deadline holds now.
         job_ranks: This group's ranks in the job; empty for all of the job's.
         parts: The contexts made from this one.
     """
@@ -107,6 +109,11 @@ class Context:
     def members(self) -> Sequence[int]:
         """This group's ranks in the job."""
         return self.job_ranks or range(self.topology.world_size)
+
+    @property
+    def deadline_s(self) -> float:
+        """Deadline of an operation, in seconds, where the call gives none, as it is now."""
+        return self.timeout_s if self.health.timeout_s is None else self.health.timeout_s
 
     @property
     def exchange(self) -> Exchange:

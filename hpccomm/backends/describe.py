@@ -7,8 +7,21 @@ from typing import Any
 
 import torch
 
-SAME_COUNT = frozenset({"all_reduce", "broadcast", "reduce", "all_gather", "scatter"})
-"""Collectives of which every rank must state the same number of elements."""
+SAME_COUNT = frozenset({"all_reduce", "broadcast", "reduce", "reduce_scatter", "all_gather", "gather", "scatter"})
+"""Collectives of which every rank must state the same numbers of elements."""
+
+
+class Results(list[Any]):
+    """The results of a collective in which the ranks must agree on the sizes of other tensors.
+
+    Args:
+        results: The results.
+        stated: What has the same sizes on all ranks: tensors, or lists of tensors that count as one.
+    """
+
+    def __init__(self, results: Sequence[Any], stated: Sequence[Any]) -> None:
+        super().__init__(results)
+        self.stated = stated
 
 
 def shape_of(tensors: Sequence[Any]) -> tuple[int, Any]:
@@ -23,8 +36,12 @@ def shape_of(tensors: Sequence[Any]) -> tuple[int, Any]:
 
 def description_of(what: str, tensors: Sequence[Any], options: Any) -> str:
     """Say what a collective is, as far as it must be alike on all ranks."""
-    count, dtype = shape_of(tensors)
-    words = [what, f"of {count if what in SAME_COUNT else ''} {dtype or ''}".replace("torch.", "")]
+    stated = tensors.stated if isinstance(tensors, Results) else tensors
+    if what in SAME_COUNT:
+        sizes = ", ".join(f"{count} {dtype or ''}" for count, dtype in (shape_of([one]) for one in stated))
+    else:
+        sizes = str(shape_of(stated)[1] or "")
+    words = [what, f"of {sizes}".replace("torch.", "")]
     op, root = getattr(options, "reduceOp", None), getattr(options, "rootRank", None)
     words += [f"with {getattr(op, 'op', op)}".replace("RedOpType.", "")] if op is not None else []
     words += [f"root {root}"] if root is not None else []

@@ -5,11 +5,11 @@ The rules it keeps are stated in `hpccomm.schedule`, where they are proved suffi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 
-from hpccomm.backends.base import PREPARES, SCHEDULE_TAG, Backend, Operation, resumed
+from hpccomm.backends.base import PREPARES, SCHEDULE_TAG, Backend, Operation, resumed, together
 from hpccomm.backends.c10d import Op
 from hpccomm.backends.combine import COMBINE
 from hpccomm.schedule import Interval, Step
@@ -41,7 +41,7 @@ def execute(
             continue
         if step.dest >= 0 and step.send[0] < step.send[1]:
             data = (buffer if source is None else source)[slice(*step.send)]
-            sending = carrier.send(data, step.dest, SCHEDULE_TAG)
+            sending = _in_pieces(carrier, carrier.send, data, step.dest)
             waits = next(sending, None)
             while waits is PREPARES:
                 yield waits
@@ -59,13 +59,21 @@ def _receive(step: Step, carrier: Backend, buffer: torch.Tensor, op: Op | None, 
     target = buffer[slice(*step.recv)]
     if not step.reduce:
         yield from _finish_sends(pending, step.recv)
-        yield from carrier.recv(target, step.source, SCHEDULE_TAG)
+        yield from _in_pieces(carrier, carrier.recv, target, step.source)
         return
     arrived = torch.empty_like(target)
-    yield from carrier.recv(arrived, step.source, SCHEDULE_TAG)
+    yield from _in_pieces(carrier, carrier.recv, arrived, step.source)
     yield from _finish_sends(pending, step.recv)
     assert op is not None
     COMBINE[op](target, arrived)
+
+
+def _in_pieces(carrier: Backend, move: Callable[..., Operation], data: torch.Tensor, peer: int) -> Operation:
+    """Send or receive a message by as many calls of the carrier as its size needs; both ends cut it alike."""
+    limit = max(1, carrier.max_count // data.element_size())
+    if data.numel() <= limit:
+        return move(data, peer, SCHEDULE_TAG)
+    return together(move(piece, peer, SCHEDULE_TAG) for piece in torch.split(data, limit))
 
 
 def _finish_sends(pending: Pending, interval: Interval) -> Operation:

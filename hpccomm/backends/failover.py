@@ -48,7 +48,6 @@ class FailoverBackend(Backend):
                 everywhere=True,
             )
         self._asked, self._verifies, self._back_after = backends, verify, back_after
-        self._patience_s = context.timeout_s / (len(backends) + 1)
         self._calls = self._makings = 0
         self._goes_back, self._fell_at = False, time.monotonic()
         self._jury = Jury(context.child("jury"))
@@ -154,6 +153,10 @@ class FailoverBackend(Backend):
         super().close()
 
     @property
+    def _patience_s(self) -> float:
+        return self.context.deadline_s / (len(self._asked) + 1)
+
+    @property
     def _standing(self) -> Backend:
         backend = self._made[self._place]
         assert backend is not None
@@ -182,7 +185,8 @@ class FailoverBackend(Backend):
 
     def _tried(self, operation: Operation) -> Generator[str | LibraryCall, None, str]:
         """Step an operation, and give what went wrong, or an empty text."""
-        beside, end, failure, errors = self.context.beside, time.monotonic() + self._patience_s, "", list[Exception]()
+        beside, patience_s, failure, errors = self.context.beside, self._patience_s, "", list[Exception]()
+        end = time.monotonic() + patience_s
         try:
             for waits in operation:
                 if beside is not None and beside.given_up >= self._calls:
@@ -190,7 +194,7 @@ class FailoverBackend(Backend):
                 yield _within(end, waits, errors) if isinstance(waits, LibraryCall) else waits
                 if time.monotonic() > end:
                     what = waits.what if isinstance(waits, LibraryCall) else waits
-                    failure = f"did not end in {self._patience_s:g} s, waiting for {what}"
+                    failure = f"did not end in {patience_s:g} s, waiting for {what}"
                     break
                 if errors:
                     raise errors[0]

@@ -128,6 +128,11 @@ class FaultyBackend(Backend):
         """Pass on, or fail."""
         return self._struck(self._inner.recv(buffer, source, tag), buffer)
 
+    @property
+    def asks_senders(self) -> bool:
+        """What the inner backend says."""
+        return self._inner.asks_senders
+
     def recv_any(self, buffer: torch.Tensor, tag: int, found: list[int]) -> Operation:
         """Pass on, or fail."""
         return self._struck(self._inner.recv_any(buffer, tag, found), buffer)

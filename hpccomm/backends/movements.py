@@ -7,13 +7,14 @@ others that write these. It reduces nothing; `door` does.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 
-from hpccomm.backends.base import BLOCKS_TAG, SCHEDULE_TAG, Backend, Operation, offsets, together, uneven
+from hpccomm.backends.base import LARGEST_TAG, Backend, Operation, offsets, together, uneven
 from hpccomm.backends.layout import adjoining, dense, is_dense, pieces, refuse_overlap, share_memory, store, writable
+from hpccomm.backends.receives import Receives
 from hpccomm.errors import OptionError, UnsupportedError
 
 
@@ -22,7 +23,8 @@ class MovementDoor:
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
-        self._limit = min(backend.max_count, _limit_asked())
+        self._limit = backend.max_count
+        self._receives = Receives(backend)
         self._takes_cpu = "cpu" in backend.support.devices
 
     def broadcast(self, tensor: torch.Tensor, root: int) -> Operation:
@@ -195,9 +197,8 @@ class MovementDoor:
         self._check_rank("source", source)
         _check_tag(tag)
         buffer = writable(tensor)
-        if not self._fits(buffer):
-            return self._stored(self._posted(self.backend.recv, buffer, source, tag), buffer, tensor)
-        receiving = self.backend.recv(buffer, source, tag)
+        move = self.backend.recv if self._fits(buffer) else partial(self._posted, self.backend.recv)
+        receiving = self._receives.begin(tag, lambda: move(buffer, source, tag))
         return receiving if is_dense(tensor) else self._stored(receiving, buffer, tensor)
 
     def recv_any(self, tensor: torch.Tensor, tag: int, found: list[int]) -> Operation:
@@ -205,14 +206,12 @@ class MovementDoor:
         self._check_device(tensor)
         _check_tag(tag)
         buffer = writable(tensor)
-        return self._stored(self._received_of_any(buffer.view(-1), tag, found), buffer, tensor)
-
-    def _received_of_any(self, flat: torch.Tensor, tag: int, found: list[int]) -> Operation:
-        """Receive the first piece of any rank's message, and the others of the same rank's."""
-        limit = max(1, self._limit // flat.element_size())
-        yield from self.backend.recv_any(flat[:limit], tag, found)
-        for start, end in pieces(flat.numel() - limit, limit):
-            yield from self.backend.recv(flat[limit + start : limit + end], found[-1], tag)
+        parts = torch.split(buffer.view(-1), max(1, self._limit // buffer.element_size()))
+        if len(parts) == 1:
+            receiving = self._receives.begin(tag, lambda: self.backend.recv_any(buffer, tag, found))
+        else:
+            receiving = self._receives.begin_of_any(parts, tag, found)
+        return self._stored(receiving, buffer, tensor)
 
     def _stored(self, receiving: Operation, buffer: torch.Tensor, tensor: torch.Tensor) -> Operation:
         yield from receiving
@@ -270,18 +269,9 @@ class MovementDoor:
 
 
 def _check_tag(tag: int) -> None:
-    if tag in (SCHEDULE_TAG, BLOCKS_TAG):
+    if not 0 <= tag <= LARGEST_TAG:
         raise OptionError(
-            f"communicate with tag {tag}", found="hpccomm uses this tag itself", remedy="use a smaller tag"
+            f"communicate with tag {tag}",
+            found=f"tags from 0 to {LARGEST_TAG} are good on every backend and under every MPI library",
+            remedy="use one of these",
         )
-
-
-def _limit_asked() -> int:
-    text = os.environ.get("HPCCOMM_MAX_COUNT", "")
-    if text and not (text.isdecimal() and int(text) > 0):
-        raise OptionError(
-            f"read HPCCOMM_MAX_COUNT={text!r}",
-            found="not a positive whole number",
-            remedy="give the most elements (bytes, where data is only moved) that one library call gets",
-        )
-    return int(text) if text else 2**31 - 1

@@ -17,6 +17,7 @@ from hpccomm.backends.bare import Group, has_backend_class
 from hpccomm.backends.batch import Message, post
 from hpccomm.backends.c10d import Backend, BarrierOptions, ProcessGroup, Work
 from hpccomm.backends.calling import listed, operator_of, root_of
+from hpccomm.backends.describe import Results
 from hpccomm.backends.layout import refuse_overlap
 from hpccomm.backends.runner import Runner
 from hpccomm.backends.work import DoneWork
@@ -69,9 +70,9 @@ class Collectives:
         self, outputs: Sequence[Sequence[torch.Tensor]], inputs: Sequence[torch.Tensor], opts: Any = None
     ) -> Work:
         """Gather several tensors of every rank, one after the other, into one list of tensors for each rank."""
-        blocks = zip(*outputs, strict=True)
+        blocks = list(zip(*outputs, strict=True))
         operations = [self._runner.door.all_gather(of, source) for of, source in zip(blocks, inputs, strict=True)]
-        return self._runner.run_all("all_gather", operations, outputs, opts)
+        return self._runner.run_all("all_gather", operations, Results(outputs, blocks), opts)
 
     def all_gather_single(self, output: torch.Tensor, source: torch.Tensor, opts: Any = None) -> Work:
         """Gather one tensor of every rank into one tensor."""
@@ -97,13 +98,13 @@ class Collectives:
         (output,), (blocks,) = outputs, inputs
         op, factor = operator_of(opts)
         operation = self._runner.door.reduce_scatter(output, blocks, op, factor)
-        return self._runner.run("reduce_scatter", operation, outputs, opts)
+        return self._runner.run("reduce_scatter", operation, Results(outputs, inputs), opts)
 
     def reduce_scatter_single(self, output: torch.Tensor, source: torch.Tensor, opts: Any = None) -> Work:
         """Reduce one tensor and keep this rank's share."""
         op, factor = operator_of(opts)
         operation = self._runner.door.reduce_scatter(output, [source], op, factor)
-        return self._runner.run("reduce_scatter", operation, [output], opts)
+        return self._runner.run("reduce_scatter", operation, Results([output], [source]), opts)
 
     _reduce_scatter_base = reduce_scatter_single
 
@@ -114,7 +115,7 @@ class Collectives:
         op, factor = operator_of(opts)
         pairs = zip(outputs, inputs, strict=True)
         operations = [self._runner.door.reduce_scatter(output, [source], op, factor) for output, source in pairs]
-        return self._runner.run_all("reduce_scatter", operations, outputs, opts)
+        return self._runner.run_all("reduce_scatter", operations, Results(outputs, inputs), opts)
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
@@ -132,13 +133,14 @@ class Collectives:
         (source,) = inputs
         blocks = outputs[0] if outputs else []
         operation = self._runner.door.gather(blocks, source, root_of(opts))
-        return self._runner.run("gather", operation, outputs or inputs, opts)
+        return self._runner.run("gather", operation, Results(outputs or inputs, inputs), opts)
 
     def gather_single(self, output: torch.Tensor | None, source: torch.Tensor, opts: Any = None) -> Work:
         """Gather one tensor of every rank into one tensor of the root."""
         root = root_of(opts)
         blocks = [output] if root == self._runner.backend.rank and output is not None else []
-        return self._runner.run("gather", self._runner.door.gather(blocks, source, root), blocks or [source], opts)
+        operation = self._runner.door.gather(blocks, source, root)
+        return self._runner.run("gather", operation, Results(blocks or [source], [source]), opts)
 
     gather_into_tensor = gather_single
 
@@ -232,7 +234,7 @@ class Collectives:
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Set the deadline of operations that give none."""
-        self._runner.timeout_s = timeout.total_seconds()
+        self._runner.timeout_s = self._runner.backend.context.health.timeout_s = timeout.total_seconds()
 
     _set_default_timeout = set_timeout
 

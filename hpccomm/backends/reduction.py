@@ -35,6 +35,8 @@ def load(tensor: torch.Tensor, plan: Plan, factor: Factor) -> torch.Tensor:
     flat = flat.to(plan.carry)
     if plan.flips:
         return flat ^ _SIGN_BIT
+    if isinstance(factor, torch.Tensor):
+        factor = factor.to(flat)  # of another dtype it could change the buffer's
     return flat if factor is None else flat * factor
 
 

@@ -8,15 +8,16 @@ algorithm of `hpccomm.algorithms` is a combinator by its own name.
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable
 from importlib import import_module
 from typing import get_args, get_type_hints
 
 from hpccomm.algorithms import ALGORITHMS
-from hpccomm.backends.base import Backend
+from hpccomm.backends.base import MAX_COUNT, Backend
 from hpccomm.backends.context import Context
 from hpccomm.backends.traced import traced
-from hpccomm.errors import ExpressionError
+from hpccomm.errors import ExpressionError, OptionError
 from hpccomm.expression import Expression
 from hpccomm.timeline.recorder import recording
 
@@ -55,11 +56,13 @@ def build(expression: Expression, context: Context) -> Backend:
     Raises:
         ExpressionError: Unknown name, or arguments that its builder does not take.
         BackendError: The backend cannot work here.
+        OptionError: HPCCOMM_MAX_COUNT, which limits the calls of all parts of a backend, is no number from 1.
     """
-    builder = _builder(expression)
+    builder, most = _builder(expression), _most_asked()
     arguments = bind(expression, builder)
     backend = builder(context, *arguments.args, **arguments.kwargs)
     backend.expression = backend.expression or str(expression)
+    backend.max_count = min(backend.max_count, most)
     return backend if recording.recorder is None else traced(backend, recording.recorder)
 
 
@@ -132,3 +135,15 @@ def _builder(expression: Expression) -> Builder:
         module, _, attribute = entry.partition(":")
         entry = _TABLE[expression.name] = getattr(import_module(module), attribute)
     return entry
+
+
+def _most_asked() -> int:
+    text = os.environ.get("HPCCOMM_MAX_COUNT", "")
+    if text and not (text.isdecimal() and int(text) > 0):
+        raise OptionError(
+            f"read HPCCOMM_MAX_COUNT={text!r}",
+            found="not a positive whole number",
+            remedy="give the most elements (bytes, where data is only moved) that one library call gets",
+            everywhere=True,
+        )
+    return int(text) if text else MAX_COUNT

@@ -39,7 +39,7 @@ class ScheduledBackend(CarriedBackend):
         super().__init__(context)
         self._carrier = build(inner, context.child("carrier"))
         self._algorithm = algorithm
-        self.max_count = self._carrier.max_count // torch.float64.itemsize
+        self.max_count = max(1, self._carrier.max_count // torch.float64.itemsize)
         self.support = Support(
             devices=self._carrier.support.devices,
             reductions=REDUCTIONS,

@@ -98,6 +98,11 @@ class StagedBackend(Backend):
         """Receive at once."""
         return self._whole(buffer, None, lambda into, _: self._inner.recv(into, source, tag))
 
+    @property
+    def asks_senders(self) -> bool:
+        """What the inner backend says."""
+        return self._inner.asks_senders
+
     def recv_any(self, buffer: torch.Tensor, tag: int, found: list[int]) -> Operation:
         """Receive at once."""
         return self._whole(buffer, None, lambda into, _: self._inner.recv_any(into, tag, found))

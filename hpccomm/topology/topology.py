@@ -118,13 +118,6 @@ class Topology:
         """Give every rail, by local rank; the same on every rank, for creating groups."""
         return self._inter
 
-    def ranks_on(self, node: int) -> tuple[int, ...]:
-        """Give the ranks of a node, ascending; TopologyError where there is no such node."""
-        if node not in range(self.num_nodes):
-            found = f"nodes 0 to {self.num_nodes - 1}"
-            raise TopologyError(f"list the ranks of node {node}", found=found, remedy="ask for one of these")
-        return self._intra[node]
-
     def subset(self, ranks: Sequence[int]) -> Topology:
         """Describe a group of some ranks: group rank i is `ranks[i]`; nodes and hosts are numbered anew.
 

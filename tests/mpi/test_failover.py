@@ -85,6 +85,15 @@ def test_a_backend_that_does_not_go_on_is_left(kind: str, why: str) -> None:
     assert "to gloo at call 2: rank " in note
 
 
+def test_a_deadline_that_is_changed_counts_for_what_hangs() -> None:
+    over = group("failover(faulty(ring(mpi4py), hang, call=2, rank=0), gloo)", 60.0)
+    over.set_timeout(timedelta(seconds=3.0))
+    for _ in range(3):
+        all_reduce(over)
+    (note,) = notes(over)
+    assert "did not end in 1 s" in note
+
+
 def test_what_is_late_in_time_is_no_failure() -> None:
     over = group("failover(faulty(mpi4py, late, seconds=0.3, call=2), gloo)")
     for _ in range(3):

@@ -73,7 +73,24 @@ def test_the_other_collectives(case: hpccomm.World, count: int) -> None:
     dist.barrier()
 
 
-def test_the_tag_of_schedules_is_refused(case: hpccomm.World) -> None:
-    if "hierarchical" not in case.backend:
-        with pytest.raises(OptionError, match="tag"):
-            dist.group.WORLD.send([torch.ones(1)], 0, 32767)
+@pytest.mark.parametrize("tag", (-1, 32766, 32767, 2**31))
+def test_tags_that_are_not_good_everywhere_are_refused(case: hpccomm.World, tag: int) -> None:
+    over, tensor = dist.group.WORLD, torch.ones(1)
+    for call in (
+        lambda: over.send([tensor], 0, tag),
+        lambda: over.recv([tensor], 0, tag),
+        lambda: over.recv_anysource([tensor], tag),
+    ):
+        with pytest.raises(OptionError, match=f"tag {tag}"):
+            call()
+    dist.barrier()
+
+
+@pytest.mark.mpi(min_size=2)
+def test_the_largest_tag_is_good(case: hpccomm.World) -> None:
+    received = torch.zeros(2)
+    receiving = dist.irecv(received, (RANK - 1) % COMM.size, tag=32765)
+    dist.send(torch.full((2,), float(RANK)), (RANK + 1) % COMM.size, tag=32765)
+    assert receiving is not None
+    receiving.wait()
+    assert received.tolist() == [float((RANK - 1) % COMM.size)] * 2
