@@ -114,7 +114,8 @@ def meet(
     Raises:
         DeadlineError: Ranks did not come in time; the text says which.
     """
-    end = time.monotonic() + timeout_s
+    end, gave_up = time.monotonic() + timeout_s, {other: f"gave up/{other}" for other in ranks}
+    store.delete_key(gave_up[rank])  # of an earlier try
     for stage in ("came", "saw all"):
         keys = {other: f"{stage}/{other}" for other in ranks}
         store.set(keys[rank], "")
@@ -122,6 +123,8 @@ def meet(
             store.wait(list(keys.values()), timedelta(seconds=max(end - time.monotonic(), 0.1)))
         except RuntimeError as error:
             absent = [other for other, key in keys.items() if not store.check([key])]
+            absent = [other for other in absent if not store.check([gave_up[other]])] or absent
+            store.set(gave_up[rank], "")  # first, so that the others do not take it for one that has not come
             store.delete_key(keys[rank])
             raise DeadlineError(
                 asked, found=f"no sign of rank {', '.join(map(str, absent))} within {timeout_s:g} s", remedy=remedy
