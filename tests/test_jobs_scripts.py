@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import ROOT
-from hpccomm.jobs import Fields, render
+from hpccomm.jobs import Fields, parts, render
 from hpccomm.jobs.catalogue import JOBS
 from hpccomm.jobs.fields import EDIT, SBATCH, goes
 from hpccomm.jobs.script import END_OF_EDIT
@@ -145,3 +145,32 @@ def test_script_ends_with_the_reason(
     assert code == status, errors
     assert found in errors
     assert "\n  do:    " in errors
+
+
+HANDED_ON = r"""
+taken=0
+took() { taken=$((taken + 1)); }
+trap took USR1
+for number in 1 2 3; do
+    kill -USR1 "$PPID"
+    until ((taken == number)); do sleep 0.02; done
+done
+sleep 0.2
+echo ended
+exit 7
+"""
+LAUNCH = rf"""
+set -euo pipefail
+start=(bash -c '{HANDED_ON}') ranks=2 python=(python) arguments=() json=x
+scontrol() {{ echo "$@"; }}
+for launch in 1 2; do
+    {parts.BEHIND}
+    echo "launch $launch: $status"
+    kill -USR1 "$$"
+done
+"""
+
+
+def test_warnings_are_handed_on_and_one_between_two_launches_has_the_job_requeued(tmp_path: Path) -> None:
+    expected = "ended\nlaunch 1: 7\nrequeue 5\n"
+    assert bash(LAUNCH, tmp_path, SLURM_JOB_ID="5") == (1, expected, "")

@@ -145,10 +145,13 @@ IN_FRONT = r"""
 """
 
 BEHIND = r"""
+    # Warned after the last launch, there is nothing to save; where Slurm does not requeue the job, it goes on.
+    [[ -z ${missed:-} ]] || ! scontrol requeue "$SLURM_JOB_ID" || exit 1
     "${start[@]}" -n "$ranks" "${python[@]}" "${arguments[@]}" --json "$json" &
     launched=$!
-    trap 'kill -USR1 "$launched" || true' USR1 # Slurm warns this shell; mpirun hands it on to the ranks, and goes on
-    wait "$launched" || wait "$launched" || status=$?
+    # Slurm warns this shell, perhaps more than once; mpirun hands it on to the ranks, and goes on.
+    trap 'warned=yes; kill -USR1 "$launched" 2>/dev/null || missed=yes' USR1
+    while status=0 warned=; wait "$launched" || status=$?; [[ -n $warned ]]; do :; done
 """
 
 RELAUNCH = r"""
