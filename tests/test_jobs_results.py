@@ -121,7 +121,28 @@ def test_missing_cases_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
     out, err = capsys.readouterr()
     assert "4 B  100.0*" in out
     assert "found: case 0 is missing; case 2: incomplete after 1 results" in err
+    assert f"copy the files case-… from the folder of that job to {tmp_path}, and collect again" in err
     assert not json.loads((tmp_path / "sweep.json").read_text())["complete"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "why"),
+    [
+        ({"wrong": None, "error": "TimeoutError: late"}, "TimeoutError: late"),
+        ({"wrong": 3, "error": "wrong elements over all ranks"}, "wrong elements over all ranks"),
+        ({"wrong": 3, "error": None}, "3 wrong elements"),
+    ],
+)
+def test_failed_and_wrong_cells_are_faults(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], cell: dict[str, Any], why: str
+) -> None:
+    good = {"wrong": 0, "error": None}
+    write(tmp_path / "case-0-of-2.json", {**result("gloo", 4, 100.0), **good})
+    write(tmp_path / "case-1-of-2.json", *({**result("gloo", size, None), **cell} for size in (8, 16)))
+    assert main(["collect", str(tmp_path)]) == 1
+    out, err = capsys.readouterr()
+    assert "4 B  100.0*" in out
+    assert f"found: case 1: failed: {why}\n" in err
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ took() { taken=$((taken + 1)); }
 trap took USR1
 for number in 1 2 3; do
     kill -USR1 "$PPID"
-    until ((taken == number)); do sleep 0.02; done
+    until ((taken == number)) || ! kill -0 "$PPID" 2>/dev/null; do sleep 0.02; done
 done
 sleep 0.2
 echo ended

@@ -125,7 +125,8 @@ def _collect(options: argparse.Namespace) -> int:
         raise JobError(
             f"collect all cases of {options.path}",
             found="; ".join(found.faults),
-            remedy="see the outputs of these cases, and run them again: sbatch --array=CASE",
+            remedy="see the outputs of these cases, run them again with sbatch --array=CASE, copy the files case-… "
+            f"from the folder of that job to {options.path}, and collect again",
         )
     return 0
 
