@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from hpccomm.doctor import examine
 from hpccomm.doctor.case import Case, Sight, Trial
 from hpccomm.doctor.checks import CHECKS, slurm, tools
 from hpccomm.doctor.checks.interfaces import kept_off
@@ -268,3 +270,19 @@ def test_start_is_read_whatever_it_says(name: str) -> None:
 )
 def test_plugins_of_slurm(text: str) -> None:
     assert slurm._plugins(text) == ["none", "pmi2", "pmix"]
+
+
+def test_only_the_first_signal_ends_the_listening() -> None:
+    both = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in both}
+    try:
+        with examine._taking_signals():
+            with pytest.raises(examine._EndedError, match="by SIGTERM"):
+                signal.raise_signal(signal.SIGTERM)
+            for number in both:
+                signal.raise_signal(number)
+        for number in both:  # while the report is written
+            signal.raise_signal(number)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -71,9 +71,15 @@ def examine(environ: Mapping[str, str], *, timeout_s: float, progress: Progress)
 
 @contextmanager
 def _taking_signals() -> Iterator[None]:
-    """Have TERM and INT end the listening, so that what is known is still said."""
+    """Have the first TERM or INT end the listening, so that what is known is still said; more of them change nothing.
+
+    Slurm and mpirun send several.
+    """
 
     def end(number: int, _: object) -> NoReturn:
+        for one in before:
+            signal.signal(one, signal.SIG_IGN)
+        before.clear()
         raise _EndedError(f"by {signal.Signals(number).name}")
 
     before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
