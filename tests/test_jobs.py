@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -194,3 +196,19 @@ def test_submitting_without_slurm_is_an_error(
     monkeypatch.setenv("PATH", str(tmp_path))
     assert main(["render", "bench-cpu", "--submit"]) == 1
     assert "sbatch: No such file or directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("action", ["list", "render sweep"])
+@pytest.mark.parametrize(
+    ("where", "status", "said"),
+    [
+        (">&-", 2, "Bad file descriptor"),
+        (">/dev/full", 2, "No space left on device"),
+        ("| true", 0, ""),
+    ],
+)
+def test_text_that_cannot_be_written(action: str, where: str, status: int, said: str) -> None:
+    command = f"set -o pipefail; (sleep 0.1; exec {sys.executable} -m hpccomm.jobs {action}) {where}"
+    ran = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == status
+    assert ran.stderr == (f"python -m hpccomm.jobs: cannot write to standard output: {said}\n" if said else "")
