@@ -54,7 +54,7 @@ several = st.lists(texts, max_size=3).map(tuple)
 hostile = st.fixed_dictionaries(
     {
         **dict.fromkeys(("job_name", "account", "partition", "qos", "reservation", "constraint", "output"), lines),
-        **dict.fromkeys(("python", "results", "mpirun"), texts),
+        **dict.fromkeys(("python", "results", "mpirun"), texts.filter(lambda text: not text.startswith("-"))),
         **dict.fromkeys(("modules", "mpirun_options"), several),
         "backends": several.map(lambda words: tuple(f"@{word}" for word in words)),
         "arguments": st.builds(lambda word: ("--csv", f"./{word}"), texts),
