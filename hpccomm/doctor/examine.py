@@ -12,7 +12,7 @@ from hpccomm.bench.screen import Progress
 from hpccomm.doctor.case import Case, Sight, Trial
 from hpccomm.doctor.checks import CHECKS
 from hpccomm.doctor.checks.interfaces import kept_off
-from hpccomm.doctor.finding import Finding, Severity
+from hpccomm.doctor.finding import Finding, Severity, worst
 from hpccomm.doctor.look import Start, look, start
 from hpccomm.doctor.supervise import Supervisor
 
@@ -124,7 +124,7 @@ def judge(case: Case) -> list[Finding]:
 def entries(examined: Examined) -> dict[str, Any]:
     """Give all of it as JSON takes it."""
     case, findings = examined.case, examined.findings
-    status = max((finding.severity for finding in findings), default=Severity.NOTE)
+    status = worst(findings)
     return {
         "verdict": "all well" if status == Severity.NOTE else status.name.lower(),
         "status": int(status),
