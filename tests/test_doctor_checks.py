@@ -266,10 +266,11 @@ def test_start_is_read_whatever_it_says(name: str) -> None:
     [
         "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\nspecific pmix plugin versions available: pmix_v4\n",
         "srun: MPI types are...\nsrun: none\nsrun: pmi2\nsrun: pmix\n",
+        "MPI plugin types are...\nnone, pmi2,pmix\n",
     ],
 )
 def test_plugins_of_slurm(text: str) -> None:
-    assert slurm._plugins(text) == ["none", "pmi2", "pmix"]
+    assert slurm.plugins(text) == ["none", "pmi2", "pmix"]
 
 
 def test_only_the_first_signal_ends_the_listening() -> None:

@@ -14,6 +14,7 @@ from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
+from hpccomm.doctor.checks import slurm
 from hpccomm.errors import ExpressionError, HpccommError, JobError, OptionError
 from hpccomm.jobs import plugin, results, table
 from hpccomm.jobs.catalogue import JOBS
@@ -122,7 +123,7 @@ def _submit(text: str) -> str:
 
 def _plugin(_: argparse.Namespace) -> int:
     vendor, library = plugin.mpi_of_this_python()
-    print(plugin.choose(plugin.listed(sys.stdin.read()), vendor=vendor, library=library))
+    print(plugin.choose(slurm.plugins(sys.stdin.read()), vendor=vendor, library=library))
     return 0
 
 
