@@ -16,6 +16,7 @@ import pytest
 
 from harness import Job, Mpi, Result, known_mpis, run_job
 from hpccomm.doctor.__main__ import main
+from hpccomm.doctor.once import say_once
 from launch_starts import step
 from outcomes import assert_success
 
@@ -183,3 +184,11 @@ def test_of_several_ranks_the_first_reads_flight_records(
         out, err = capsys.readouterr()
         assert out == ""
         assert bool(err) == (rank == 0)
+
+
+def test_what_ranks_have_alike_is_said_once_and_by_whom(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    line = f"ERROR on a: {tmp_path}"  # never said before
+    for rank in (3, 4):
+        say_once([line], rank=rank)
+    say_once([f"{line} too"], rank=None)
+    assert capsys.readouterr().err == f"hpccomm.doctor: rank 3: {line}\nhpccomm.doctor: {line} too\n"

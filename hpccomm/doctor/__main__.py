@@ -141,7 +141,8 @@ def _set_up(*, timeout_s: float, as_json: bool) -> int:
             return _write(text, int(worst(examined.findings)))
         if not examined.is_heard:
             with suppress(OSError):
-                say_once(in_short(examined.case, examined.findings, leads_host=examined.leads_host))
+                lines = in_short(examined.case, examined.findings, leads_host=examined.leads_host)
+                say_once(lines, rank=begun.rank)
         return 0
     finally:
         examined.supervisor.release(speaks=examined.speaks)
