@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 
 from harness import Job, Mpi, Result, known_mpis, run_job
+from hpccomm.doctor.__main__ import main
+from hpccomm.doctor.once import say_once
+from launch_starts import step
 from outcomes import assert_success
 
 DOCTOR = ["-m", "hpccomm.doctor"]
@@ -137,8 +140,55 @@ def test_ranks_that_crash_hold_nobody_and_are_told_once(mpi: Mpi, tmp_path: Path
     assert [one["what"] for one in told["findings"] if one["check"] == "join"], result
 
 
-@pytest.mark.parametrize("options", [["--timeout", "0"], ["--timeout", "x"], ["--nonsense"]])
-def test_arguments_that_do_not_fit(one_mpi: Mpi, options: Sequence[str]) -> None:
-    result = alone(one_mpi, *options)
-    assert result.returncode == 2, result
-    assert "usage: python -m hpccomm.doctor" in result.stderr
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        *((["--timeout", text], f"'{text}' instead of seconds above 0") for text in ("0", "x", "nan", "1e6")),
+        (["--nonsense"], "unrecognized arguments: --nonsense"),
+    ],
+)
+def test_arguments_that_do_not_fit(capsys: pytest.CaptureFixture[str], options: Sequence[str], why: str) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(options)
+    assert caught.value.code == 2
+    errors = capsys.readouterr().err
+    assert "usage: python -m hpccomm.doctor" in errors
+    assert why in errors
+
+
+@pytest.mark.parametrize(
+    ("where", "status", "said"),
+    [
+        (">&-", 2, "Bad file descriptor"),
+        (">/dev/full", 2, "No space left on device"),
+        ("| true", 0, ""),
+    ],
+)
+def test_report_that_cannot_be_written_holds_nobody(one_mpi: Mpi, where: str, status: int, said: str) -> None:
+    command = f"set -o pipefail; {one_mpi.python} -m hpccomm.doctor --json {where}"
+    result = Job(["bash", "-c", command], env=one_mpi.environment()).wait(JOB_S)
+    assert result.returncode == status, result
+    line = f"python -m hpccomm.doctor: cannot write the report to standard output: {said}\n"
+    assert result.stderr == (line if said else ""), result
+    assert not result.leftovers, result
+
+
+def test_of_several_ranks_the_first_reads_flight_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = ["--flight", str(tmp_path / "no")]
+    for rank, status in ((0, 2), (1, 0)):
+        for name, value in step(rank, 2, rank, "2").items():
+            monkeypatch.setenv(name, value)
+        assert main(missing) == status
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert bool(err) == (rank == 0)
+
+
+def test_what_ranks_have_alike_is_said_once_and_by_whom(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    line = f"ERROR on a: {tmp_path}"  # never said before
+    for rank in (3, 4):
+        say_once([line], rank=rank)
+    say_once([f"{line} too"], rank=None)
+    assert capsys.readouterr().err == f"hpccomm.doctor: rank 3: {line}\nhpccomm.doctor: {line} too\n"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from hpccomm.doctor import examine
 from hpccomm.doctor.case import Case, Sight, Trial
-from hpccomm.doctor.checks import CHECKS, slurm, tools
+from hpccomm.doctor.checks import CHECKS, process, slurm, tools
 from hpccomm.doctor.checks.interfaces import kept_off
 from hpccomm.doctor.examine import judge
 from hpccomm.doctor.finding import Finding, Severity
@@ -36,6 +39,7 @@ GOOD: dict[str, dict[str, Any]] = {
     },
     "memory": {"size": 2**33, "free": 2**33, "left": 0, "left_bytes": 0, "example": "", "container": ""},
     "sessions": {"folder": "/tmp", "left": 0, "example": ""},
+    "process": {"has_home": True, "has_folder": True},
     "attach": {"answer": "yes", "ptrace_scope": "0", "container": ""},
     "software": {
         "versions": {"python": "3.11.7", "torch": "2.14.1", "hpccomm": "0.1.0"},
@@ -92,6 +96,8 @@ def test_good_hosts_have_no_finding() -> None:
         ("libraries", {"mpi": "MPICH 5.0.2"}, WARNING, "the mpirun in PATH belongs to Open MPI", "first in PATH"),
         ("gpus", {"asked": {"SLURM_GPUS": "4"}}, ERROR, "CUDA is expected but absent", "--gpus-per-node"),
         ("gpus", {"devices": ["/dev/nvidia0"], "driver": "580.1"}, WARNING, "torch sees no GPU on a", "nvidia-smi"),
+        ("process", {"has_home": False}, WARNING, "HOME is not set on a", "export HOME=/tmp"),
+        ("process", {"has_folder": False}, ERROR, "the working directory does not exist on a", "cd ~"),
         ("slurm", {"job": {"SLURM_NTASKS": "8"}}, WARNING, "one process, in a Slurm job of 8 tasks", "srun"),
         ("slurm", {"mpi": ["none", "pmi2"]}, NOTE, "srun cannot join ranks of Open MPI", "Open MPI's mpirun"),
     ],
@@ -243,7 +249,7 @@ def test_each_rank_makes_the_checks_that_are_its_own() -> None:
         return {*seen.facts, *seen.failed}
 
     first, second = step(0, 4, 0, "2(x2)"), step(1, 4, 1, "2(x2)")
-    of_host = {"software", "gpus", "slurm", "names", "interfaces", "limits", "memory", "sessions", "attach"}
+    of_host = {"software", "gpus", "slurm", "names", "interfaces", "limits", "memory", "sessions", "attach", "process"}
     assert checks(first) == {"cores", "ports", *of_host}
     assert checks(second) == {"cores"}
     assert checks(step(2, 4, 0, "2(x2)", 1)) == {"cores", *of_host}
@@ -264,7 +270,31 @@ def test_start_is_read_whatever_it_says(name: str) -> None:
     [
         "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\nspecific pmix plugin versions available: pmix_v4\n",
         "srun: MPI types are...\nsrun: none\nsrun: pmi2\nsrun: pmix\n",
+        "MPI plugin types are...\nnone, pmi2,pmix\n",
     ],
 )
 def test_plugins_of_slurm(text: str) -> None:
-    assert slurm._plugins(text) == ["none", "pmi2", "pmix"]
+    assert slurm.plugins(text) == ["none", "pmi2", "pmix"]
+
+
+def test_only_the_first_signal_ends_the_listening() -> None:
+    both = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in both}
+    try:
+        with examine._taking_signals():
+            with pytest.raises(examine._EndedError, match="by SIGTERM"):
+                signal.raise_signal(signal.SIGTERM)
+            for number in both:
+                signal.raise_signal(number)
+        for number in both:  # while the report is written
+            signal.raise_signal(number)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_home_and_working_directory_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert process.look({"HOME": ""}) == {"has_home": True, "has_folder": True}
+    tmp_path.rmdir()
+    assert process.look({}) == {"has_home": False, "has_folder": False}

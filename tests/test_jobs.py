@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -105,6 +107,7 @@ REFUSED = [
     ("bench-cpu", Fields(nodes="1\nrm"), "--nodes '1\\nrm'", "whole number from 1"),
     ("bench-cpu", Fields(cpus_per_task=True), "--cpus-per-task True", "whole number"),
     ("bench-cpu", Fields(time="1h"), "--time '1h'", "30:00"),
+    ("bench-cpu", Fields(time="9" * 5000), "--time '999", "30:00"),
     ("bench-cpu", Fields(time="0:00"), "--time '0:00'", "UNLIMITED"),
     ("bench-cpu", Fields(mem="64 GB"), "--mem '64 GB'", "64G"),
     ("bench-cpu", Fields(account=""), "--account ''", "leave it out"),
@@ -123,7 +126,12 @@ REFUSED = [
     ("train", Fields(spares=2), "--spares 2 of --nodes 2", "at least one node"),
     ("bench-cpu", Fields(relaunches=1), "--relaunches, which bench-cpu does not have", "train, train-mpirun"),
     *(("train", Fields(lead=lead, time=time), f"--lead {lead} (seconds) with --time {time}", "more time")
-      for lead, time in ((120, "3"), (120, "3:00"), (3600, "1:00:59"), (86340, "1-0"), (90000, "1-1:00:59"))),
+      for lead, time in ((120, "3"), (120, "3:00"), (3600, "1:00:59"), (65535, "0-18:13:15"))),
+    ("train", Fields(lead=65536, time="2-0"), "--lead 65536", "from 1 to 65535"),
+    *(("bench-cpu", Fields(time=time), f"--time '{time}'", "at most 1000000 minutes") for time in (
+        "1000001", "1000000:01", "9" * 20, "16666:40:01", "694-10:40:01")),
+    *((name, Fields(**{field: "-foo"}), f"--{field} '-foo', which", "write ./-foo") for name, field in (
+        ("bench-cpu", "python"), ("sweep", "results"), ("train-mpirun", "program"))),
     ("train", Fields(program=""), "--program without a value", "leave it out"),
     ("sweep", Fields(arguments=("-b", "4")), "-b among", "does not need it"),
     ("sweep", Fields(sizes=("1M",)), "the sizes '1M'", "4:64K"),
@@ -142,13 +150,15 @@ def test_what_does_not_fit_is_refused(name: str, fields: Fields, found: str, rem
     assert remedy in error.remedy
 
 
-@pytest.mark.parametrize("time", ["5", "90:00", "1:30:00", "1-12", "1-12:30", "1-12:30:00", "UNLIMITED"])
+@pytest.mark.parametrize(
+    "time", ["5", "90:00", "1:30:00", "1-12", "1-12:30", "1-12:30:00", "694-10:40:00", "UNLIMITED"]
+)
 def test_times_as_slurm_writes_them(time: str) -> None:
     assert f"--time={time}" in directives(render("sweep-collect", Fields(time=time)))
 
 
 @pytest.mark.parametrize(
-    ("lead", "time"), [(119, "3"), (119, "3:00"), (3600, "1:01:01"), (86339, "1-0"), (10**6, "UNLIMITED")]
+    ("lead", "time"), [(119, "3"), (119, "3:00"), (3600, "1:01:01"), (65535, "0-18:13:16"), (65535, "UNLIMITED")]
 )
 def test_a_lead_that_leaves_time_is_taken(lead: int, time: str) -> None:
     assert f"--signal=USR1@{lead}" in directives(render("train", Fields(lead=lead, time=time)))
@@ -194,3 +204,19 @@ def test_submitting_without_slurm_is_an_error(
     monkeypatch.setenv("PATH", str(tmp_path))
     assert main(["render", "bench-cpu", "--submit"]) == 1
     assert "sbatch: No such file or directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("action", ["list", "render sweep"])
+@pytest.mark.parametrize(
+    ("where", "status", "said"),
+    [
+        (">&-", 2, "Bad file descriptor"),
+        (">/dev/full", 2, "No space left on device"),
+        ("| true", 0, ""),
+    ],
+)
+def test_text_that_cannot_be_written(action: str, where: str, status: int, said: str) -> None:
+    command = f"set -o pipefail; (sleep 0.1; exec {sys.executable} -m hpccomm.jobs {action}) {where}"
+    ran = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == status
+    assert ran.stderr == (f"python -m hpccomm.jobs: cannot write to standard output: {said}\n" if said else "")

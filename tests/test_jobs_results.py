@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from hpccomm.doctor.checks.slurm import plugins
 from hpccomm.errors import JobError, LaunchError
 from hpccomm.jobs.__main__ import main
-from hpccomm.jobs.plugin import choose, listed
+from hpccomm.jobs.plugin import choose
 
 NEW = """MPI plugin types are...
 \tpmix
@@ -23,9 +24,9 @@ OLD = "srun: MPI types are...\nsrun: none\nsrun: pmi2\nsrun: openmpi\n"
 
 
 def test_plugins_are_read_from_all_versions_of_slurm() -> None:
-    assert listed(NEW) == ["pmix", "none", "cray_shasta", "pmi2"]
-    assert listed(OLD) == ["none", "pmi2", "openmpi"]
-    assert listed("srun: fatal: no controller\n") == []
+    assert plugins(NEW) == ["pmix", "none", "cray_shasta", "pmi2"]
+    assert plugins(OLD) == ["none", "pmi2", "openmpi"]
+    assert plugins("srun: fatal: no controller\n") == []
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,15 @@ def test_plugins_are_read_from_all_versions_of_slurm() -> None:
     ],
 )
 def test_plugin_fits_the_library(vendor: str, library: str, expected: str) -> None:
-    assert choose(listed(NEW), vendor=vendor, library=library) == expected
+    assert choose(plugins(NEW), vendor=vendor, library=library) == expected
+
+
+@pytest.mark.parametrize(
+    ("offered", "expected"),
+    [(["none", "pmix_v4", "pmix_v5"], "pmix_v4"), (["pmix_v4", "pmix"], "pmix"), (["pmix_v3"], "pmix_v3")],
+)
+def test_version_of_a_plugin_serves_where_there_is_no_other(offered: list[str], expected: str) -> None:
+    assert choose(offered, vendor="Open MPI", library="") == expected
 
 
 @pytest.mark.parametrize(
@@ -48,7 +57,7 @@ def test_plugin_fits_the_library(vendor: str, library: str, expected: str) -> No
 )
 def test_plugin_that_is_not_there_is_an_error(vendor: str, found: str) -> None:
     with pytest.raises(LaunchError) as caught:
-        choose(listed(OLD), vendor=vendor, library="")
+        choose(plugins(OLD), vendor=vendor, library="")
     assert found in caught.value.found
     assert "bench-mpirun" in caught.value.remedy
 
@@ -121,7 +130,28 @@ def test_missing_cases_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
     out, err = capsys.readouterr()
     assert "4 B  100.0*" in out
     assert "found: case 0 is missing; case 2: incomplete after 1 results" in err
+    assert f"copy the files case-… from the folder of that job to {tmp_path}, and collect again" in err
     assert not json.loads((tmp_path / "sweep.json").read_text())["complete"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "why"),
+    [
+        ({"wrong": None, "error": "TimeoutError: late"}, "TimeoutError: late"),
+        ({"wrong": 3, "error": "wrong elements over all ranks"}, "wrong elements over all ranks"),
+        ({"wrong": 3, "error": None}, "3 wrong elements"),
+    ],
+)
+def test_failed_and_wrong_cells_are_faults(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], cell: dict[str, Any], why: str
+) -> None:
+    good = {"wrong": 0, "error": None}
+    write(tmp_path / "case-0-of-2.json", {**result("gloo", 4, 100.0), **good})
+    write(tmp_path / "case-1-of-2.json", *({**result("gloo", size, None), **cell} for size in (8, 16)))
+    assert main(["collect", str(tmp_path)]) == 1
+    out, err = capsys.readouterr()
+    assert "4 B  100.0*" in out
+    assert f"found: case 1: failed: {why}\n" in err
 
 
 @pytest.mark.parametrize(

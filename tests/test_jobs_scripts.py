@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import ROOT
-from hpccomm.jobs import Fields, render
+from hpccomm.jobs import Fields, parts, render
 from hpccomm.jobs.catalogue import JOBS
 from hpccomm.jobs.fields import EDIT, SBATCH, goes
 from hpccomm.jobs.script import END_OF_EDIT
@@ -53,7 +54,7 @@ several = st.lists(texts, max_size=3).map(tuple)
 hostile = st.fixed_dictionaries(
     {
         **dict.fromkeys(("job_name", "account", "partition", "qos", "reservation", "constraint", "output"), lines),
-        **dict.fromkeys(("python", "results", "mpirun"), texts),
+        **dict.fromkeys(("python", "results", "mpirun"), texts.filter(lambda text: not text.startswith("-"))),
         **dict.fromkeys(("modules", "mpirun_options"), several),
         "backends": several.map(lambda words: tuple(f"@{word}" for word in words)),
         "arguments": st.builds(lambda word: ("--csv", f"./{word}"), texts),
@@ -120,20 +121,23 @@ def test_shellcheck_finds_nothing(name: str) -> None:
     assert (ran.returncode, ran.stdout) == (0, "")
 
 
-JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NTASKS": "4"}
+PYTHON = sys.executable
+JOB = {"PYTHONPATH": str(ROOT)}
+JOB |= {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NTASKS": "4"}
 ENDS = [
     ("bench-cpu", Fields(), {"SLURM_JOB_ID": ""}, 2, "no SLURM_JOB_ID"),
     ("bench-cpu", Fields(), {"SLURM_NTASKS": "3"}, 2, "2 nodes of 2 tasks, which makes 4"),
     ("bench-cpu", Fields(python="/no/python"), {}, 127, "run /no/python"),
+    ("bench-cpu", Fields(python="ls"), {}, 1, "import hpccomm in ls\n  found: ls: "),
     ("bench-gpu", Fields(), {}, 2, "0 GPUs and 2 tasks"),
     ("bench-gpu", Fields(), {"SLURM_GPUS_ON_NODE": "4"}, 2, "4 GPUs and 2 tasks"),
-    ("bench-mpirun", Fields(mpirun="/no/mpirun", python="sh"), {}, 127, "run /no/mpirun"),
-    ("bench-mpirun", Fields(mpirun="echo", python="sh"), {}, 2, "neither Open MPI nor Hydra: --version"),
+    ("bench-mpirun", Fields(mpirun="/no/mpirun", python=PYTHON), {}, 127, "run /no/mpirun"),
+    ("bench-mpirun", Fields(mpirun="echo", python=PYTHON), {}, 2, "neither Open MPI nor Hydra: --version"),
     ("bench-apptainer", Fields(), {"PATH": "."}, 127, "neither apptainer nor singularity"),
     ("bench-pyxis", Fields(), {"PATH": "."}, 2, "this Slurm has no Pyxis"),
-    ("sweep-collect", Fields(python="sh"), {}, 2, "no number of its job"),
-    ("train", Fields(python="sh", program="no.py"), {}, 2, "train with no.py"),
-    ("train", Fields(python="sh", program="/", mpi_plugin="a", nodes=3, spares=2), {}, 2, "train with 2 spare nodes"),
+    ("sweep-collect", Fields(python=PYTHON), {}, 2, "no number of its job"),
+    ("train", Fields(python=PYTHON, program="no.py"), {}, 2, "train with no.py"),
+    ("train", Fields(python=PYTHON, program="/", mpi_plugin="a", nodes=3, spares=2), {}, 2, "train with 2 spare nodes"),
 ]
 
 
@@ -145,3 +149,50 @@ def test_script_ends_with_the_reason(
     assert code == status, errors
     assert found in errors
     assert "\n  do:    " in errors
+
+
+TOOL = """#!/bin/sh
+[ "$1" != --help ] || exec echo --container-image
+until [ "$1" = ls ]; do shift; done
+exec "$@"
+"""
+
+
+@pytest.mark.parametrize(("name", "tool"), [("bench-apptainer", "apptainer"), ("bench-pyxis", "srun")])
+def test_image_without_hpccomm_is_told(tmp_path: Path, name: str, tool: str) -> None:
+    (tmp_path / tool).write_text(TOOL)
+    (tmp_path / tool).chmod(0o755)
+    env = {**JOB, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    code, _, errors = bash(render(name, Fields(python="ls", image=".")), tmp_path, **env)
+    assert code == 1, errors
+    assert "import hpccomm in ls\n  found: ls: " in errors
+    assert "\n  do:    install hpccomm in the image" in errors
+
+
+HANDED_ON = r"""
+taken=0
+took() { taken=$((taken + 1)); }
+trap took USR1
+for number in 1 2 3; do
+    kill -USR1 "$PPID"
+    until ((taken == number)) || ! kill -0 "$PPID" 2>/dev/null; do sleep 0.02; done
+done
+sleep 0.2
+echo ended
+exit 7
+"""
+LAUNCH = rf"""
+set -euo pipefail
+start=(bash -c '{HANDED_ON}') ranks=2 python=(python) arguments=() json=x
+scontrol() {{ echo "$@"; }}
+for launch in 1 2; do
+    {parts.BEHIND}
+    echo "launch $launch: $status"
+    kill -USR1 "$$"
+done
+"""
+
+
+def test_warnings_are_handed_on_and_one_between_two_launches_has_the_job_requeued(tmp_path: Path) -> None:
+    expected = "ended\nlaunch 1: 7\nrequeue 5\n"
+    assert bash(LAUNCH, tmp_path, SLURM_JOB_ID="5") == (1, expected, "")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import json
 import os
 import shutil
 import sys
 from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -19,8 +21,12 @@ from hpccomm.bench.terminal import is_terminal
 from hpccomm.doctor import flight, flight_records, flight_report
 from hpccomm.errors import HpccommError
 
+if TYPE_CHECKING:
+    from hpccomm.doctor.examine import Examined
+
 _PROGRAM = "python -m hpccomm.doctor"
 _WIDTH, _WIDEST = 80, 100  # of a report on the set-up
+_MOST_S = 1e6  # that a timeout may have
 _FLIGHT_WIDTH = 120  # of one on flight records that goes to no terminal
 _DESCRIPTION = """
 Say what is wrong with this set-up: versions, launcher, MPI, network, cores, limits, shared memory, GPUs, Slurm, and
@@ -55,7 +61,7 @@ def main(argv: Sequence[str]) -> int:
         sys.stdout.reconfigure(errors="replace")  # names may hold any character
     try:
         if options.flight is not None:
-            return _flight(options.flight, _console())
+            return _flight(options.flight) if is_first else 0
     except HpccommError as error:
         print(f"{_PROGRAM}: {error}", file=sys.stderr)
         return 2
@@ -82,26 +88,40 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < 1e6:
-        raise ValueError(text)
-    return seconds
+    with suppress(ValueError):
+        if 0 < (seconds := float(text)) < _MOST_S:
+            return seconds
+    raise argparse.ArgumentTypeError(f"{text!r} instead of seconds above 0 and below {_MOST_S:.0f}")
 
 
-def _console() -> Console:
-    """Write to standard output, as plain text of a fixed width where that is no terminal."""
-    return _console_of(is_terminal=sys.stdout.isatty(), width=None if sys.stdout.isatty() else _FLIGHT_WIDTH)
+def _write(text: str, status: int) -> int:
+    """Write to standard output, and give the exit status: as given, or 2 where nobody can read the text."""
+    try:
+        if sys.stdout is None:  # closed
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        print(text, flush=True)
+    except BrokenPipeError:  # the reader has seen enough
+        return status
+    except OSError as error:
+        with suppress(OSError):
+            print(f"{_PROGRAM}: cannot write the report to standard output: {error.strerror}", file=sys.stderr)
+        return 2
+    return status
 
 
 def _console_of(*, is_terminal: bool, width: int | None) -> Console:
     return Console(force_terminal=is_terminal, width=width, highlight=False, markup=False, emoji=False)
 
 
-def _flight(folder: Path, console: Console) -> int:
+def _flight(folder: Path) -> int:
     found = flight.merge(flight_records.load(folder))
     findings = [flight.judge(group) for group in found.groups]
-    console.print(flight_report.report(found, findings))
-    return int(bool(found.missing) or any(finding.diverges for finding in findings))
+    shows = sys.stdout is not None and sys.stdout.isatty()
+    console = _console_of(is_terminal=shows, width=None if shows else _FLIGHT_WIDTH)
+    with console.capture() as written:
+        console.print(flight_report.report(found, findings))
+    text = written.get().removesuffix("\n")
+    return _write(text, int(bool(found.missing) or any(finding.diverges for finding in findings)))
 
 
 def _set_up(*, timeout_s: float, as_json: bool) -> int:
@@ -109,33 +129,36 @@ def _set_up(*, timeout_s: float, as_json: bool) -> int:
     from hpccomm.doctor.finding import worst
     from hpccomm.doctor.look import start
     from hpccomm.doctor.once import say_once
-    from hpccomm.doctor.report import in_short, report
+    from hpccomm.doctor.report import in_short
 
     begun = start(os.environ)
     has_launcher = bool(begun.launcher.offers or begun.size > 1)
     progress = Progress(enabled=not begun.rank and is_terminal(2, has_launcher=has_launcher))
     examined = examine(os.environ, timeout_s=timeout_s, progress=progress)
-    if examined.speaks and as_json:
-        print(json.dumps(entries(examined), indent=1))
-    elif examined.speaks:
-        shows = is_terminal(1, has_launcher=has_launcher)
-        width = min(shutil.get_terminal_size((_WIDTH, 0)).columns, _WIDEST) if shows and not has_launcher else _WIDTH
-        console = _console_of(is_terminal=shows and not os.environ.get("NO_COLOR"), width=width)
-        with console.capture() as written:
-            console.print(report(examined.case, examined.findings))
-        print("\n".join(line.rstrip() for line in written.get().splitlines()))
-    elif not examined.is_heard:
-        say_once(in_short(examined.case, examined.findings, leads_host=examined.leads_host))
-    sys.stdout.flush()
-    examined.supervisor.release(speaks=examined.speaks)
-    return int(worst(examined.findings)) if examined.speaks else 0
+    try:
+        if examined.speaks:
+            text = json.dumps(entries(examined), indent=1) if as_json else _text(examined, has_launcher=has_launcher)
+            return _write(text, int(worst(examined.findings)))
+        if not examined.is_heard:
+            with suppress(OSError):
+                lines = in_short(examined.case, examined.findings, leads_host=examined.leads_host)
+                say_once(lines, rank=begun.rank)
+        return 0
+    finally:
+        examined.supervisor.release(speaks=examined.speaks)
+
+
+def _text(examined: Examined, *, has_launcher: bool) -> str:
+    from hpccomm.doctor.report import report
+
+    shows = is_terminal(1, has_launcher=has_launcher)
+    width = min(shutil.get_terminal_size((_WIDTH, 0)).columns, _WIDEST) if shows and not has_launcher else _WIDTH
+    console = _console_of(is_terminal=shows and not os.environ.get("NO_COLOR"), width=width)
+    with console.capture() as written:
+        console.print(report(examined.case, examined.findings))
+    return "\n".join(line.rstrip() for line in written.get().splitlines())
 
 
 if __name__ == "__main__":
-    try:
-        status = main(sys.argv[1:])
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 1
-    os._exit(status)  # a check that hangs has a thread, which an interpreter that goes down might wait for
+    # A check that hangs has a thread, which an interpreter that goes down might wait for.
+    os._exit(main(sys.argv[1:]))

@@ -12,7 +12,7 @@ from hpccomm.bench.screen import Progress
 from hpccomm.doctor.case import Case, Sight, Trial
 from hpccomm.doctor.checks import CHECKS
 from hpccomm.doctor.checks.interfaces import kept_off
-from hpccomm.doctor.finding import Finding, Severity
+from hpccomm.doctor.finding import Finding, Severity, worst
 from hpccomm.doctor.look import Start, look, start
 from hpccomm.doctor.supervise import Supervisor
 
@@ -71,9 +71,15 @@ def examine(environ: Mapping[str, str], *, timeout_s: float, progress: Progress)
 
 @contextmanager
 def _taking_signals() -> Iterator[None]:
-    """Have TERM and INT end the listening, so that what is known is still said."""
+    """Have the first TERM or INT end the listening, so that what is known is still said; more of them change nothing.
+
+    Slurm and mpirun send several.
+    """
 
     def end(number: int, _: object) -> NoReturn:
+        for one in before:
+            signal.signal(one, signal.SIG_IGN)
+        before.clear()
         raise _EndedError(f"by {signal.Signals(number).name}")
 
     before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -118,7 +124,7 @@ def judge(case: Case) -> list[Finding]:
 def entries(examined: Examined) -> dict[str, Any]:
     """Give all of it as JSON takes it."""
     case, findings = examined.case, examined.findings
-    status = max((finding.severity for finding in findings), default=Severity.NOTE)
+    status = worst(findings)
     return {
         "verdict": "all well" if status == Severity.NOTE else status.name.lower(),
         "status": int(status),

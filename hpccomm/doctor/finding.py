@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from hpccomm.errors import HpccommError
-
 
 class Severity(IntEnum):
     """How bad a finding is; the number is the exit status of a run whose worst finding it is."""
@@ -36,11 +34,6 @@ class Finding:
     found: str = ""
     remedy: str = ""
     setting: str = ""
-
-
-def of_error(check: str, error: HpccommError) -> Finding:
-    """Make a finding of one of hpccomm's own errors, which says all that it takes."""
-    return Finding(Severity.ERROR, check, error.asked, error.found, error.remedy)
 
 
 def worst(findings: Sequence[Finding]) -> Severity:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
+from hpccomm.doctor.checks import slurm
 from hpccomm.errors import ExpressionError, HpccommError, JobError, OptionError
 from hpccomm.jobs import plugin, results, table
 from hpccomm.jobs.catalogue import JOBS
@@ -30,7 +34,7 @@ def main(argv: Sequence[str]) -> int:
         argv: Arguments after ``python -m hpccomm.jobs``.
 
     Returns:
-        Exit status: 0, 1 if what was asked failed, 2 for arguments that do not fit.
+        Exit status: 0, 1 if what was asked failed, 2 for arguments that do not fit, or text that cannot be written.
     """
     own, arguments = _divided(argv)
     options = _parser().parse_args(own)
@@ -40,6 +44,22 @@ def main(argv: Sequence[str]) -> int:
     except HpccommError as error:
         print(f"{_PROGRAM}: {error}", file=sys.stderr)
         return 2 if isinstance(error, (OptionError, ExpressionError)) else 1
+
+
+def _write(text: str) -> int:
+    """Write to standard output, and give the exit status: 2 where nobody can read the text."""
+    try:
+        if sys.stdout is None:  # closed
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        print(text, end="", flush=True)
+    except OSError as error:
+        if sys.stdout is not None:  # what is left of the text must not be written at the interpreter's end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):  # else the reader has seen enough
+            with suppress(OSError):
+                print(f"{_PROGRAM}: cannot write to standard output: {error.strerror}", file=sys.stderr)
+            return 2
+    return 0
 
 
 def _divided(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
@@ -81,19 +101,14 @@ def _argument(row: Field[Any]) -> dict[str, Any]:
 
 
 def _list(_: argparse.Namespace) -> int:
-    print(*table.jobs(), sep="\n")
-    return 0
+    return _write("\n".join(table.jobs()) + "\n")
 
 
 def _render(options: argparse.Namespace) -> int:
     asked: dict[str, Any] = {row.name: getattr(options, row.name) for row in fields(Fields)}
     asked = {name: tuple(value) if isinstance(value, list) else value for name, value in asked.items()}
     text = render(options.job, Fields(**asked))
-    if options.submit:
-        print(f"submitted {options.job}: job {_submit(text)}")
-    else:
-        print(text, end="")
-    return 0
+    return _write(f"submitted {options.job}: job {_submit(text)}\n" if options.submit else text)
 
 
 def _submit(text: str) -> str:
@@ -108,7 +123,7 @@ def _submit(text: str) -> str:
 
 def _plugin(_: argparse.Namespace) -> int:
     vendor, library = plugin.mpi_of_this_python()
-    print(plugin.choose(plugin.listed(sys.stdin.read()), vendor=vendor, library=library))
+    print(plugin.choose(slurm.plugins(sys.stdin.read()), vendor=vendor, library=library))
     return 0
 
 
@@ -125,7 +140,8 @@ def _collect(options: argparse.Namespace) -> int:
         raise JobError(
             f"collect all cases of {options.path}",
             found="; ".join(found.faults),
-            remedy="see the outputs of these cases, and run them again: sbatch --array=CASE",
+            remedy="see the outputs of these cases, run them again with sbatch --array=CASE, copy the files case-… "
+            f"from the folder of that job to {options.path}, and collect again",
         )
     return 0
 

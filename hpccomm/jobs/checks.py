@@ -18,9 +18,10 @@ from hpccomm.units import parse_bytes
 _NUMBERS = ("nodes", "ntasks", "ntasks_per_node", "cpus_per_task", "gpus_per_node", "sweep", "lead")
 _COUNTS = ("spares", "relaunches")  # may be 0
 _LARGEST = 10**6
+_LONGEST_LEAD_S = 65535  # that sbatch takes
 _EARLY_S = 60
 _MOST_CASES = 1000  # in an array, as Slurm is set up by default
-_TIME = re.compile(r"\d+|\d+:\d{1,2}|\d+:\d{1,2}:\d{1,2}|\d+-\d{1,2}(:\d{1,2}){0,2}|UNLIMITED", re.ASCII)
+_TIME = re.compile(r"(\d{1,20}-\d{1,2}|\d{1,20})(:\d{1,2}){0,2}|UNLIMITED", re.ASCII)
 _MEMORY = re.compile(r"\d+[KMGT]?", re.ASCII)
 _OURS = ("--json", "--help", "-h", "--version")  # options that the script gives, or that run nothing
 
@@ -34,7 +35,8 @@ def filled(job: Job, values: Fields) -> Fields:
     """
     _refuse_strangers(job, given(values))
     for name in (*_NUMBERS, *_COUNTS):
-        _check_number(name, getattr(values, name), least=0 if name in _COUNTS else 1)
+        most = _LONGEST_LEAD_S if name == "lead" else _LARGEST
+        _check_number(name, getattr(values, name), least=0 if name in _COUNTS else 1, most=most)
     defaults: dict[str, Any] = {"job_name": f"hpccomm-{job.name}", **job.defaults}
     gpus = values.gpus_per_node or ("gpus_per_node" in defaults and values.ntasks_per_node)
     if gpus:
@@ -59,17 +61,23 @@ def _refuse_strangers(job: Job, names: dict[str, Any]) -> None:
             _refuse(f"{flag(name)}, which {job.name} does not have", f"leave it out; it is for {', '.join(others)}")
 
 
-def _check_number(name: str, value: object, *, least: int) -> None:
-    if value is not None and not (type(value) is int and least <= value <= _LARGEST):
-        _refuse(f"{flag(name)} {value!r}", f"give a whole number from {least} to {_LARGEST}")
+def _check_number(name: str, value: object, *, least: int, most: int) -> None:
+    if value is not None and not (type(value) is int and least <= value <= most):
+        _refuse(f"{flag(name)} {value!r}", f"give a whole number from {least} to {most}")
 
 
 def _check_texts(values: Fields) -> None:
     for name in ("python", "results", "image", "program"):
         if getattr(values, name) == "":
             _refuse(f"{flag(name)} without a value", "leave it out, or give one")
+    for name in ("python", "results", "program"):
+        value = getattr(values, name) or ""
+        if value.startswith("-"):
+            _refuse(f"{flag(name)} {value!r}, which commands take for an option", f"write ./{value}")
     if values.time is not None and (not _TIME.fullmatch(values.time) or not values.time.strip("0:-")):
         _refuse(f"--time {values.time!r}", "write it like 30 (minutes), 30:00, 2:00:00, 1-12 (days-hours) or UNLIMITED")
+    if values.time is not None and 60 * _LARGEST < _seconds(values.time) < math.inf:
+        _refuse(f"--time {values.time!r}", f"give at most {_LARGEST} minutes, or UNLIMITED")
     if values.mem is not None and not _MEMORY.fullmatch(values.mem):
         _refuse(f"--mem {values.mem!r}", "write it like 64G, or 0 for all of a node")
 

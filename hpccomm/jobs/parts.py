@@ -48,9 +48,16 @@ PYTHON = r"""
 command -v "$PYTHON" >/dev/null || fail 127 "run $PYTHON" "no such command on $HOSTNAME" \
     'call sbatch where hpccomm'\''s environment is active, or edit PYTHON'
 python=("$PYTHON")
+why=$("${python[@]}" -c 'import hpccomm' 2>&1) || fail 1 "import hpccomm in $PYTHON" "${why##*$'\n'}" \
+    'call sbatch where hpccomm'\''s environment is active, or edit PYTHON'
 """
 
-APPTAINER = r"""
+_IN_IMAGE = r"""why=$("${python[@]}" -c 'import hpccomm' 2>&1) || fail 1 "import hpccomm in $PYTHON" "$why" \
+    'install hpccomm in the image, or edit PYTHON or IMAGE'
+"""
+
+APPTAINER = (
+    r"""
 runtime=$(command -v apptainer || command -v singularity) || fail 127 "run $IMAGE" \
     "neither apptainer nor singularity on $HOSTNAME" 'load its module: edit MODULES'
 [[ $IMAGE == *://* || -e $IMAGE ]] || fail 2 "run the image $IMAGE" "no such file in $PWD" 'edit IMAGE'
@@ -58,14 +65,19 @@ options=(--bind "$PWD" --pwd "$PWD")
 ((gpus == 0)) || options+=(--nv)
 python=("$runtime" exec "${options[@]}" "${CONTAINER_OPTIONS[@]}" "$IMAGE" "$PYTHON")
 """
+    + _IN_IMAGE
+)
 
-PYXIS = r"""
+PYXIS = (
+    r"""
 [[ $(srun --help 2>&1) == *--container-image* ]] || fail 2 "run the image $IMAGE" \
     'no srun --container-image: this Slurm has no Pyxis' 'take the job for Apptainer, or ask the site for Pyxis'
 options=(--container-image="$IMAGE" --container-mounts="$PWD:$PWD" --container-workdir="$PWD")
 options+=("${CONTAINER_OPTIONS[@]}")
 python=(srun --nodes=1 --ntasks=1 --mpi=none --export=ALL "${options[@]}" "$PYTHON")
 """
+    + _IN_IMAGE
+)
 
 SRUN = r"""
 export SRUN_CPUS_PER_TASK=$cpus # from Slurm 22.05 on srun does not take it from sbatch
@@ -145,10 +157,13 @@ IN_FRONT = r"""
 """
 
 BEHIND = r"""
+    # Warned after the last launch, there is nothing to save; where Slurm does not requeue the job, it goes on.
+    [[ -z ${missed:-} ]] || ! scontrol requeue "$SLURM_JOB_ID" || exit 1
     "${start[@]}" -n "$ranks" "${python[@]}" "${arguments[@]}" --json "$json" &
     launched=$!
-    trap 'kill -USR1 "$launched" || true' USR1 # Slurm warns this shell; mpirun hands it on to the ranks, and goes on
-    wait "$launched" || wait "$launched" || status=$?
+    # Slurm warns this shell, perhaps more than once; mpirun hands it on to the ranks, and goes on.
+    trap 'warned=yes; kill -USR1 "$launched" 2>/dev/null || missed=yes' USR1
+    while status=0 warned=; wait "$launched" || status=$?; [[ -n $warned ]]; do :; done
 """
 
 RELAUNCH = r"""

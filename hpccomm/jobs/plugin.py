@@ -1,12 +1,9 @@
-"""Which of srun's --mpi plugins joins the ranks of an MPI library; from the text of ``srun --mpi=list``."""
+"""Which of srun's --mpi plugins joins the ranks of an MPI library."""
 
 from __future__ import annotations
 
-import re
-
 from hpccomm.errors import LaunchError
 
-_NAME = re.compile(r"(?:srun: )?\s*([a-z][a-z0-9_]*)")  # alone on its line, in all versions of Slurm
 _PMI = ("pmi2",)
 _PMIX = ("pmix",)
 _BY_VENDOR = {
@@ -18,12 +15,6 @@ _BY_VENDOR = {
     "Cray MPICH": ("cray_shasta", *_PMI),
     "Cray MPI": ("cray_shasta", *_PMI),
 }
-
-
-def listed(text: str) -> list[str]:
-    """Give the plugins that ``srun --mpi=list`` names."""
-    found = [_NAME.fullmatch(line.rstrip()) for line in text.splitlines()]
-    return [match[1] for match in found if match]
 
 
 def choose(plugins: list[str], *, vendor: str, library: str) -> str:
@@ -41,8 +32,9 @@ def choose(plugins: list[str], *, vendor: str, library: str) -> str:
     if fitting is _PMI and vendor != "Intel MPI" and "pmix" in library.lower():
         fitting = _PMIX
     for name in fitting:
-        if name in plugins:
-            return name
+        versions = (one for one in plugins if one.startswith(f"{name}_v"))  # Slurm may have no more than pmix_v4
+        if found := name if name in plugins else next(versions, None):
+            return found
     wanted = " or ".join(fitting) if fitting else "nobody knows which"
     raise LaunchError(
         f"find the plugin with which srun --mpi=… joins the ranks of {vendor}",

@@ -23,7 +23,7 @@ class Sweep:
     Attributes:
         results: Of all cases that are complete, in their order.
         file: Where they stand together, as if one run had measured them.
-        faults: What is missing, in words.
+        faults: What is missing, failed or is wrong, in words.
     """
 
     results: Sequence[Mapping[str, Any]]
@@ -67,10 +67,13 @@ def collect(folder: Path) -> Sweep:
             remedy="name the number of the array's job: the folder is sweep-NUMBER in RESULTS",
         )
     cases = {int(match[1]): folder / match[0] for match in matches}
-    contents, faults = [], []
+    contents: list[dict[str, Any]] = []
+    faults: list[str] = []
     for number in range(totals.pop()):
         try:
             contents.append(_read(cases[number]))
+            if failure := _failure(contents[-1]["results"]):
+                faults.append(f"case {number}: failed: {failure}")
         except KeyError:
             faults.append(f"case {number} is missing")
         except JobError as error:
@@ -80,6 +83,12 @@ def collect(folder: Path) -> Sweep:
     joined = {"environment": environment, "complete": not faults, "results": results}
     write_whole(folder / _JOINED, json.dumps(joined, indent=1) + "\n")
     return Sweep(results, folder / _JOINED, faults)
+
+
+def _failure(results: Sequence[Mapping[str, Any]]) -> str:
+    """Give why the first cell without a value has none; later ones say that it failed before. Empty where all have."""
+    broken = (one for one in results if one.get("wrong") or one.get("error"))
+    return next((one.get("error") or f"{one['wrong']} wrong elements" for one in broken), "")
 
 
 def _names(folder: Path) -> list[str]:

@@ -10,6 +10,7 @@ from hpccomm.doctor.checks import (
     memory,
     names,
     ports,
+    process,
     sessions,
     slurm,
     software,
@@ -21,6 +22,7 @@ CHECKS: tuple[Check, ...] = tuple(
     module.CHECK
     for module in (
         trial,
+        process,
         software,
         libraries,
         gpus,

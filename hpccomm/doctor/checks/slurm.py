@@ -26,11 +26,11 @@ def look(environ: Mapping[str, str]) -> dict[str, Any]:
         return {"version": "", "mpi": [], "job": job}
     version = ask([srun, "--version"], environ).strip()
     offered = ask([srun, "--mpi=list"], environ)
-    return {"version": version, "mpi": _plugins(offered), "job": job}
+    return {"version": version, "mpi": plugins(offered), "job": job}
 
 
-def _plugins(text: str) -> list[str]:
-    """Read the names out of srun's list, one a line or all in one, after a heading."""
+def plugins(text: str) -> list[str]:
+    """Read the names out of ``srun --mpi=list``, one a line or all in one, after a heading."""
     words = re.findall(r"^(?:srun:)?\s*([a-z0-9_]+(?:\s*,\s*[a-z0-9_]+)*)\s*$", text, re.MULTILINE)
     return list(dict.fromkeys(word.strip() for line in words for word in line.split(",")))
 
