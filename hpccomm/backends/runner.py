@@ -7,8 +7,7 @@ backend in particular.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from time import monotonic
 from typing import Any, NoReturn, cast
 from weakref import WeakSet
@@ -36,25 +35,9 @@ from hpccomm.errors import (
 )
 from hpccomm.expression import Expression
 from hpccomm.watch.flight import P2P, Entry, GroupLog
+from hpccomm.watch.oversight import NOBODY, Watch
 
 AnyWork = DoneWork | PendingWork | StreamWork
-
-
-@dataclass(frozen=True)
-class Watch:
-    """Who looks after a group.
-
-    Attributes:
-        blame: Finds out who holds an operation up, in words; nothing where that is not known.
-        on_death: Called once when the group dies, with its record and whether all ranks know it by themselves.
-        lost: Says which ranks have died, where the job goes on without them, given an error that may come of it.
-        on_close: Called with the group's record when the group is closed.
-    """
-
-    blame: Callable[[GroupLog, Entry], str] = lambda log, entry: ""
-    on_death: Callable[[GroupLog, bool], Any] = lambda log, everywhere: None
-    lost: Callable[[Exception | None], str] = lambda error: ""
-    on_close: Callable[[GroupLog], Any] = lambda log: None
 
 
 class Runner:
@@ -77,7 +60,7 @@ class Runner:
         log: GroupLog,
         *,
         asked: Expression,
-        watch: Watch = Watch(),
+        watch: Watch = NOBODY,
         lane: Lane | None = None,
     ) -> None:
         self.backend, self.lane = backend, lane

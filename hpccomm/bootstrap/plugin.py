@@ -24,7 +24,7 @@ from hpccomm.backends.device import device_of
 from hpccomm.backends.lane import Lane
 from hpccomm.backends.process_group import NAME, HpccommBackend, HpccommProcessGroup
 from hpccomm.backends.registry import build
-from hpccomm.backends.runner import Runner, Watch
+from hpccomm.backends.runner import Runner
 from hpccomm.backends.staged import staged
 from hpccomm.backends.traced_runner import TracedRunner
 from hpccomm.bootstrap import tracing
@@ -40,6 +40,7 @@ from hpccomm.exchange import together
 from hpccomm.expression import Expression
 from hpccomm.timeline.recorder import recording
 from hpccomm.watch.flight import GroupLog, flight
+from hpccomm.watch.oversight import Watch
 
 DEVICES = ("cpu", "cuda") if torch.version.cuda else ("cpu",)
 
