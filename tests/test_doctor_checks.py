@@ -15,7 +15,7 @@ from rich.console import Console
 
 from hpccomm.doctor import examine
 from hpccomm.doctor.case import Case, Sight, Trial
-from hpccomm.doctor.checks import CHECKS, process, slurm, tools
+from hpccomm.doctor.checks import CHECKS, process, tools
 from hpccomm.doctor.checks.interfaces import kept_off
 from hpccomm.doctor.examine import judge
 from hpccomm.doctor.finding import Finding, Severity
@@ -263,18 +263,6 @@ def test_start_is_read_whatever_it_says(name: str) -> None:
     if begun.launcher.name == launcher:
         assert (begun.rank, begun.local_rank) == (rank, local_rank)
         assert begun.size == (size or 1)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\nspecific pmix plugin versions available: pmix_v4\n",
-        "srun: MPI types are...\nsrun: none\nsrun: pmi2\nsrun: pmix\n",
-        "MPI plugin types are...\nnone, pmi2,pmix\n",
-    ],
-)
-def test_plugins_of_slurm(text: str) -> None:
-    assert slurm.plugins(text) == ["none", "pmi2", "pmix"]
 
 
 def test_only_the_first_signal_ends_the_listening() -> None:

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "hpccomm"
 FLOORS = {
-    0: ("errors", "units", "lazy", "whole", "claim", "liveness", "polling", "rollcall", "ulfm", "exchange"),
+    0: ("errors", "units", "lazy", "whole", "claim", "liveness", "polling", "output", "rollcall", "ulfm", "exchange"),
     1: ("launch", "topology", "network", "expression", "transport_options", "schedule", "timeline", "tuning", "watch"),
     2: ("algorithms", "cost"),
     3: ("backends",),

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from hpccomm.doctor.checks.slurm import plugins
 from hpccomm.errors import JobError, LaunchError
 from hpccomm.jobs.__main__ import main
-from hpccomm.jobs.plugin import choose
+from hpccomm.jobs.plugin import choose, listed
 
 NEW = """MPI plugin types are...
 \tpmix
@@ -23,10 +22,22 @@ specific pmix plugin versions available: pmix_v4
 OLD = "srun: MPI types are...\nsrun: none\nsrun: pmi2\nsrun: openmpi\n"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\nspecific pmix plugin versions available: pmix_v4\n",
+        "srun: MPI types are...\nsrun: none\nsrun: pmi2\nsrun: pmix\n",
+        "MPI plugin types are...\nnone, pmi2,pmix\n",
+    ],
+)
+def test_plugins_of_slurm(text: str) -> None:
+    assert listed(text) == ["none", "pmi2", "pmix"]
+
+
 def test_plugins_are_read_from_all_versions_of_slurm() -> None:
-    assert plugins(NEW) == ["pmix", "none", "cray_shasta", "pmi2"]
-    assert plugins(OLD) == ["none", "pmi2", "openmpi"]
-    assert plugins("srun: fatal: no controller\n") == []
+    assert listed(NEW) == ["pmix", "none", "cray_shasta", "pmi2"]
+    assert listed(OLD) == ["none", "pmi2", "openmpi"]
+    assert listed("srun: fatal: no controller\n") == []
 
 
 @pytest.mark.parametrize(
@@ -41,7 +52,7 @@ def test_plugins_are_read_from_all_versions_of_slurm() -> None:
     ],
 )
 def test_plugin_fits_the_library(vendor: str, library: str, expected: str) -> None:
-    assert choose(plugins(NEW), vendor=vendor, library=library) == expected
+    assert choose(listed(NEW), vendor=vendor, library=library) == expected
 
 
 @pytest.mark.parametrize(
@@ -57,7 +68,7 @@ def test_version_of_a_plugin_serves_where_there_is_no_other(offered: list[str], 
 )
 def test_plugin_that_is_not_there_is_an_error(vendor: str, found: str) -> None:
     with pytest.raises(LaunchError) as caught:
-        choose(plugins(OLD), vendor=vendor, library="")
+        choose(listed(OLD), vendor=vendor, library="")
     assert found in caught.value.found
     assert "bench-mpirun" in caught.value.remedy
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import io
 import json
 import os
@@ -20,6 +19,7 @@ from hpccomm.bench.screen import Progress
 from hpccomm.bench.terminal import is_terminal
 from hpccomm.doctor import flight, flight_records, flight_report
 from hpccomm.errors import HpccommError
+from hpccomm.output import write
 
 if TYPE_CHECKING:
     from hpccomm.doctor.examine import Examined
@@ -95,18 +95,7 @@ def _seconds(text: str) -> float:
 
 
 def _write(text: str, status: int) -> int:
-    """Write to standard output, and give the exit status: as given, or 2 where nobody can read the text."""
-    try:
-        if sys.stdout is None:  # closed
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        print(text, flush=True)
-    except BrokenPipeError:  # the reader has seen enough
-        return status
-    except OSError as error:
-        with suppress(OSError):
-            print(f"{_PROGRAM}: cannot write the report to standard output: {error.strerror}", file=sys.stderr)
-        return 2
-    return status
+    return write(text, program=_PROGRAM, what="the report ", status=status)
 
 
 def _console_of(*, is_terminal: bool, width: int | None) -> Console:
@@ -120,8 +109,7 @@ def _flight(folder: Path) -> int:
     console = _console_of(is_terminal=shows, width=None if shows else _FLIGHT_WIDTH)
     with console.capture() as written:
         console.print(flight_report.report(found, findings))
-    text = written.get().removesuffix("\n")
-    return _write(text, int(bool(found.missing) or any(finding.diverges for finding in findings)))
+    return _write(written.get(), int(bool(found.missing) or any(finding.diverges for finding in findings)))
 
 
 def _set_up(*, timeout_s: float, as_json: bool) -> int:
@@ -138,7 +126,7 @@ def _set_up(*, timeout_s: float, as_json: bool) -> int:
     try:
         if examined.speaks:
             text = json.dumps(entries(examined), indent=1) if as_json else _text(examined, has_launcher=has_launcher)
-            return _write(text, int(worst(examined.findings)))
+            return _write(f"{text}\n", int(worst(examined.findings)))
         if not examined.is_heard:
             with suppress(OSError):
                 lines = in_short(examined.case, examined.findings, leads_host=examined.leads_host)

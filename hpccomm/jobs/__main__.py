@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import errno
-import os
 import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
-from hpccomm.doctor.checks import slurm
 from hpccomm.errors import ExpressionError, HpccommError, JobError, OptionError
 from hpccomm.jobs import plugin, results, table
 from hpccomm.jobs.catalogue import JOBS
 from hpccomm.jobs.fields import Fields, flag
 from hpccomm.jobs.script import render
+from hpccomm.output import write
 
 _PROGRAM = "python -m hpccomm.jobs"
 _SEVERAL: dict[str, Any] = {"nargs": "+", "action": "extend", "default": []}
@@ -44,22 +41,6 @@ def main(argv: Sequence[str]) -> int:
     except HpccommError as error:
         print(f"{_PROGRAM}: {error}", file=sys.stderr)
         return 2 if isinstance(error, (OptionError, ExpressionError)) else 1
-
-
-def _write(text: str) -> int:
-    """Write to standard output, and give the exit status: 2 where nobody can read the text."""
-    try:
-        if sys.stdout is None:  # closed
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        print(text, end="", flush=True)
-    except OSError as error:
-        if sys.stdout is not None:  # what is left of the text must not be written at the interpreter's end
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):  # else the reader has seen enough
-            with suppress(OSError):
-                print(f"{_PROGRAM}: cannot write to standard output: {error.strerror}", file=sys.stderr)
-            return 2
-    return 0
 
 
 def _divided(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
@@ -101,14 +82,15 @@ def _argument(row: Field[Any]) -> dict[str, Any]:
 
 
 def _list(_: argparse.Namespace) -> int:
-    return _write("\n".join(table.jobs()) + "\n")
+    return write("\n".join(table.jobs()) + "\n", program=_PROGRAM)
 
 
 def _render(options: argparse.Namespace) -> int:
     asked: dict[str, Any] = {row.name: getattr(options, row.name) for row in fields(Fields)}
     asked = {name: tuple(value) if isinstance(value, list) else value for name, value in asked.items()}
     text = render(options.job, Fields(**asked))
-    return _write(f"submitted {options.job}: job {_submit(text)}\n" if options.submit else text)
+    text = f"submitted {options.job}: job {_submit(text)}\n" if options.submit else text
+    return write(text, program=_PROGRAM)
 
 
 def _submit(text: str) -> str:
@@ -123,7 +105,7 @@ def _submit(text: str) -> str:
 
 def _plugin(_: argparse.Namespace) -> int:
     vendor, library = plugin.mpi_of_this_python()
-    print(plugin.choose(slurm.plugins(sys.stdin.read()), vendor=vendor, library=library))
+    print(plugin.choose(plugin.listed(sys.stdin.read()), vendor=vendor, library=library))
     return 0
 
 

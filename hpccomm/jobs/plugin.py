@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hpccomm.errors import LaunchError
 
 _PMI = ("pmi2",)
@@ -15,6 +17,12 @@ _BY_VENDOR = {
     "Cray MPICH": ("cray_shasta", *_PMI),
     "Cray MPI": ("cray_shasta", *_PMI),
 }
+
+
+def listed(text: str) -> list[str]:
+    """Read the names out of ``srun --mpi=list``, one a line or all in one, after a heading."""
+    words = re.findall(r"^(?:srun:)?\s*([a-z0-9_]+(?:\s*,\s*[a-z0-9_]+)*)\s*$", text, re.MULTILINE)
+    return list(dict.fromkeys(word.strip() for line in words for word in line.split(",")))
 
 
 def choose(plugins: list[str], *, vendor: str, library: str) -> str:

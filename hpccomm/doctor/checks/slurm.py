@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from hpccomm.doctor.case import Case, Facts
 from hpccomm.doctor.checks.check import Check, Line
 from hpccomm.doctor.checks.tools import ask
 from hpccomm.doctor.finding import Finding, Severity
+from hpccomm.jobs.plugin import listed
 from hpccomm.launch import ALONE
 
 _SHOWN = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_JOB_NUM_NODES", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS")
@@ -26,13 +26,7 @@ def look(environ: Mapping[str, str]) -> dict[str, Any]:
         return {"version": "", "mpi": [], "job": job}
     version = ask([srun, "--version"], environ).strip()
     offered = ask([srun, "--mpi=list"], environ)
-    return {"version": version, "mpi": plugins(offered), "job": job}
-
-
-def plugins(text: str) -> list[str]:
-    """Read the names out of ``srun --mpi=list``, one a line or all in one, after a heading."""
-    words = re.findall(r"^(?:srun:)?\s*([a-z0-9_]+(?:\s*,\s*[a-z0-9_]+)*)\s*$", text, re.MULTILINE)
-    return list(dict.fromkeys(word.strip() for line in words for word in line.split(",")))
+    return {"version": version, "mpi": listed(offered), "job": job}
 
 
 def judge(case: Case) -> Iterator[Finding]:
