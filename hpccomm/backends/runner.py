@@ -87,8 +87,8 @@ class Runner:
             return self._run_carried(what, operation, tensors, options, is_async)
         if self.backend.checks:
             operation = compared(self.backend, description_of(what, tensors, options), operation)
-        others = engine.waits_for_others
-        if is_async or others or log.why_dead is not None or line.tasks or not line.turn.acquire(False):
+        is_queued = is_async or engine.waits_for_others or log.why_dead is not None or bool(line.tasks)
+        if is_queued or not line.turn.acquire(False):
             return self._begin(log.begin(what, *shape_of(tensors)), operation, tensors, options, is_async)
         try:
             waits = try_ahead(operation)
