@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 import torch
 
-from hpccomm.backends.base import PREPARES, SCHEDULE_TAG, Backend, Operation, resumed, together
+from hpccomm.backends.base import SCHEDULE_TAG, Backend, Operation, posted, together
 from hpccomm.backends.c10d import Op
 from hpccomm.backends.combine import COMBINE
 from hpccomm.schedule import Interval, Step
@@ -41,13 +41,8 @@ def execute(
             continue
         if step.dest >= 0 and step.send[0] < step.send[1]:
             data = (buffer if source is None else source)[slice(*step.send)]
-            sending = _in_pieces(carrier, carrier.send, data, step.dest)
-            waits = next(sending, None)
-            while waits is PREPARES:
-                yield waits
-                waits = next(sending, None)
-            if waits is not None:
-                pending.append((step.send, resumed(waits, sending)))
+            sending = yield from posted(_in_pieces(carrier, carrier.send, data, step.dest))
+            pending.append((step.send, sending))
         if step.source >= 0 and step.recv[0] < step.recv[1]:
             yield from _receive(step, carrier, buffer, op, pending if source is None else [])
     for _, sending in pending:
