@@ -72,7 +72,7 @@ def main() -> None:
         check_default("cpu:hpccomm,cuda:gloo")
     ends = check_default("hpccomm")
     print(f"rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']} is done\n", end="", flush=True)
-    if os.environ["RANK"] == "0":  # works on when the others have ended well
+    if "TORCHELASTIC_RUN_ID" in os.environ and os.environ["RANK"] == "0":  # works on when the others have ended well
         for end in ends:
             select.select([end], [], [])
         time.sleep(0.5)
