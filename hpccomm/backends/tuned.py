@@ -15,7 +15,7 @@ from hpccomm.backends.carried import CarriedBackend
 from hpccomm.backends.context import Context
 from hpccomm.backends.registry import build
 from hpccomm.backends.support import HALVES, Support
-from hpccomm.exchange import Exchange, MpiExchange
+from hpccomm.exchange import Exchange, MpiExchange, together
 from hpccomm.expression import parse
 from hpccomm.topology import Topology
 from hpccomm.tuning import Setup, Tuning
@@ -57,9 +57,7 @@ class TunedBackend(CarriedBackend):
     def __init__(self, context: Context, tuning: Tuning, name: str) -> None:
         super().__init__(context)
         self._tuning = tuning
-        self._built = {
-            text: build(parse(text), context.child(f"tuned{number}")) for number, text in enumerate(tuning.backends())
-        }
+        self._built = {text: self._part(text, f"tuned{number}") for number, text in enumerate(tuning.backends())}
         self.support = _support([backend.support for backend in self._built.values()])
         self.max_count = min(backend.max_count for backend in self._built.values())
         self._carrier = self._for("all_reduce", 0)
@@ -109,6 +107,10 @@ class TunedBackend(CarriedBackend):
             if backend is not self._carrier:
                 backend.close()
         super().close()
+
+    def _part(self, text: str, name: str) -> Backend:
+        """Build one; where some rank cannot, none goes on to the next, in which it would be waited for."""
+        return together(self.context.exchange, lambda: build(parse(text), self.context.child(name)))
 
     def _of(self, collective: str, tensor: torch.Tensor, times: int = 1) -> Backend:
         return self._for(collective, tensor.numel() * tensor.element_size() * times)

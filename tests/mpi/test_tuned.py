@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from worlds import COMM, world
 
 import hpccomm
 from hpccomm.backends.tuned import TunedBackend, setup_of
-from hpccomm.errors import OptionError
+from hpccomm.errors import BackendError, OptionError
 from hpccomm.tuning import Tuning
 
 pytestmark = pytest.mark.mpi
@@ -68,6 +69,14 @@ def test_a_table_of_another_set_up_is_left_aside_and_a_damaged_one_refused(
     assert f"torch 0.1 instead of {torch.__version__}" in group._runner.backend.notes[-1]
     with pytest.raises(OptionError, match=r"tuning\.json"):
         auto(tmp_path, monkeypatch, standing, replace=('"choices"', '"chosen"'))
+
+
+def test_a_part_that_one_rank_cannot_build_is_refused_on_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, standing: hpccomm.World
+) -> None:
+    broken = f"faulty(mpi4py, raise(at=construction), rank={COMM.size - 1})"
+    with pytest.raises(BackendError, match="on purpose"):
+        auto(tmp_path, monkeypatch, standing, replace=('"gloo"', json.dumps(broken)))
 
 
 def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch, standing: hpccomm.World) -> None:
