@@ -15,7 +15,7 @@ import torch
 
 from hpccomm.algorithms.hierarchical import SHARD_BYTES
 from hpccomm.backends.alongside import Begun, alongside
-from hpccomm.backends.base import Backend, Operation, offsets, uneven
+from hpccomm.backends.base import Backend, Operation, bad_option, offsets, uneven
 from hpccomm.backends.c10d import Op, ReduceOp
 from hpccomm.backends.context import Context
 from hpccomm.backends.device import Device, device_of
@@ -25,7 +25,6 @@ from hpccomm.backends.registry import build
 from hpccomm.backends.staged import staged
 from hpccomm.backends.support import HALVES
 from hpccomm.backends.wire import DTYPES, all_reduce_narrow
-from hpccomm.errors import OptionError
 from hpccomm.exchange import together
 from hpccomm.expression import Expression
 
@@ -223,10 +222,5 @@ def _wire_asked(wire: str) -> torch.dtype | None:
     if wire == "float32":
         return None
     if wire not in DTYPES:
-        raise OptionError(
-            f"build backend hierarchical(…, wire={wire})",
-            found=f"{wire!r}",
-            remedy=f"give {', '.join(DTYPES)} or float32",
-            everywhere=True,
-        )
+        raise bad_option("hierarchical", "wire", wire, f"{', '.join(DTYPES)} or float32")
     return DTYPES[wire]
