@@ -135,7 +135,7 @@ REFUSED = [
     *(("bench-cpu", Fields(time=time), f"--time '{time}'", "at most 1000000 minutes") for time in (
         "1000001", "1000000:01", "9" * 20, "16666:40:01", "694-10:40:01")),
     *((name, Fields(**{field: "-foo"}), f"--{field} '-foo', which", "write ./-foo") for name, field in (
-        ("bench-cpu", "python"), ("sweep", "results"), ("train-mpirun", "program"))),
+        ("bench-cpu", "python"), ("sweep", "results"), ("train-mpirun", "program"), ("bench-apptainer", "image"))),
     ("train", Fields(program=""), "--program without a value", "leave it out"),
     ("sweep", Fields(arguments=("-b", "4")), "-b among", "does not need it"),
     ("sweep", Fields(sizes=("1M",)), "the sizes '1M'", "4:64K"),

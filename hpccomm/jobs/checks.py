@@ -72,7 +72,7 @@ def _check_texts(values: Fields) -> None:
     for name in ("python", "results", "image", "program"):
         if getattr(values, name) == "":
             _refuse(f"{flag(name)} without a value", "leave it out, or give one")
-    for name in ("python", "results", "program"):
+    for name in ("python", "results", "program", "image"):
         value = getattr(values, name) or ""
         if value.startswith("-"):
             _refuse(f"{flag(name)} {value!r}, which commands take for an option", f"write ./{value}")
