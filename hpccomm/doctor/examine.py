@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from hpccomm.bench.screen import Progress
 from hpccomm.doctor.case import Case, Sight, Trial
 from hpccomm.doctor.checks import CHECKS
-from hpccomm.doctor.checks.interfaces import kept_off
+from hpccomm.doctor.checks.interfaces import for_trial
 from hpccomm.doctor.finding import Finding, Severity, worst
 from hpccomm.doctor.look import Start, look, start
 from hpccomm.doctor.supervise import Supervisor
@@ -55,8 +55,8 @@ def examine(environ: Mapping[str, str], *, timeout_s: float, progress: Progress)
     begun = start(environ)
     progress.show("looking at this host ...")
     sight = look(environ, begun, _LOOK_S)
-    off = kept_off(environ, sight.facts.get("interfaces", {}).get("bridges", []))
-    supervisor = Supervisor(sight, {**environ, **off}, timeout_s=timeout_s, progress=progress, is_first=not begun.rank)
+    given, off = for_trial(environ)
+    supervisor = Supervisor(sight, given, timeout_s=timeout_s, progress=progress, is_first=not begun.rank)
     with _taking_signals():
         try:
             supervisor.listen()
@@ -90,7 +90,7 @@ def _taking_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _case(sight: Sight, supervisor: Supervisor, begun: Start, off: Mapping[str, str]) -> Case:
+def _case(sight: Sight, supervisor: Supervisor, begun: Start, off: Sequence[str]) -> Case:
     heard = supervisor.heard
     own = replace(sight, facts={**sight.facts, **({"libraries": heard.libraries} if heard.libraries else {})})
     sights = [Sight(**{name: one[name] for name in vars(own) if name in one}) for one in heard.sights] or [own]
@@ -103,7 +103,7 @@ def _case(sight: Sight, supervisor: Supervisor, begun: Start, off: Mapping[str, 
         addresses=heard.addresses if heard.sights else (),
         times=heard.times,
         errors=heard.errors,
-        kept_off=sight.facts["interfaces"]["bridges"] if off else (),
+        kept_off=off,
         said=supervisor.said,
     )
     return Case(sights, trial)
