@@ -162,6 +162,11 @@ def test_open_mpi_is_not_told_of_networks_that_the_host_does_not_have(include: s
     assert (asked.items() <= for_trial(asked)[0].items()) != is_left_out
 
 
+def test_networks_that_cannot_be_seen_hold_no_trial_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examine, "for_trial", lambda _: 1 // 0)
+    assert examine._given({"A": "b"}) == ({"A": "b"}, ())
+
+
 def test_bridge_is_suspected_where_open_mpi_joins_nobody() -> None:
     bridge = {**interface(0)["interfaces"][0], "name": "docker0", "address": "172.17.0.1", "prefix": 16}
 

@@ -13,7 +13,7 @@ from hpccomm.doctor.case import Case, Sight, Trial
 from hpccomm.doctor.checks import CHECKS
 from hpccomm.doctor.checks.interfaces import for_trial
 from hpccomm.doctor.finding import Finding, Severity, worst
-from hpccomm.doctor.look import Start, look, start
+from hpccomm.doctor.look import Call, Start, look, start
 from hpccomm.doctor.supervise import Supervisor
 
 _LOOK_S = 15.0
@@ -55,7 +55,7 @@ def examine(environ: Mapping[str, str], *, timeout_s: float, progress: Progress)
     begun = start(environ)
     progress.show("looking at this host ...")
     sight = look(environ, begun, _LOOK_S)
-    given, off = for_trial(environ)
+    given, off = _given(environ)
     supervisor = Supervisor(sight, given, timeout_s=timeout_s, progress=progress, is_first=not begun.rank)
     with _taking_signals():
         try:
@@ -67,6 +67,12 @@ def examine(environ: Mapping[str, str], *, timeout_s: float, progress: Progress)
     rank = supervisor.heard.rank if supervisor.heard.rank is not None else begun.rank
     leads = bool(rank) and begun.local_rank == 0
     return Examined(case, judge(case), not rank, supervisor.heard.gathered, leads, supervisor)
+
+
+def _given(environ: Mapping[str, str]) -> tuple[Mapping[str, str], Sequence[str]]:
+    """Give the environment of the trial, and what it keeps Open MPI off; unchanged where that cannot be told."""
+    found, _ = Call(lambda: for_trial(environ)).wait(_LOOK_S)
+    return found or (environ, ())
 
 
 @contextmanager
