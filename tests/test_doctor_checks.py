@@ -213,6 +213,13 @@ def test_report_marks_what_differs_and_is_bounded() -> None:
     assert shown[-1] == "all well"
 
 
+def test_one_is_no_plural() -> None:
+    case = Case([sight(0, memory={"free": 64 * MIB})], Trial(joined=True))
+    shown = "\n".join(lines(case, judge(case)))
+    assert "takes 16 MiB for 1 rank, NCCL" in shown
+    assert "; 1 thread\n" in shown
+
+
 def test_facts_of_another_version_do_no_harm() -> None:
     strange = Sight(0, "a", "", 0, {check.name: {"new": 1} for check in CHECKS})
     case = Case([strange], Trial())
