@@ -21,11 +21,18 @@ def write(text: str, *, program: str, what: str = "", status: int = 0) -> int:
         if sys.stdout is None:  # closed
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         print(text, end="", flush=True)
+    except UnicodeEncodeError as error:
+        lacking = ascii(error.object[error.start : error.end])
+        return _fail(program, what, f"its encoding, {error.encoding}, has no {lacking}")
     except OSError as error:
         if sys.stdout is not None:  # what is left of the text must not be written at the interpreter's end
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            with suppress(OSError):
-                print(f"{program}: cannot write {what}to standard output: {error.strerror}", file=sys.stderr)
-            return 2
+            return _fail(program, what, error.strerror)
     return status
+
+
+def _fail(program: str, what: str, why: str | None) -> int:
+    with suppress(OSError):
+        print(f"{program}: cannot write {what}to standard output: {why}", file=sys.stderr)
+    return 2

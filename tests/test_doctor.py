@@ -156,6 +156,15 @@ def test_arguments_that_do_not_fit(capsys: pytest.CaptureFixture[str], options: 
     assert why in errors
 
 
+def test_ctrl_c_before_there_is_a_report(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hpccomm.doctor.examine.look", interrupted)
+    assert main([]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize(
     ("where", "status", "said"),
     [

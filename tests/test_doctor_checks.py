@@ -16,7 +16,7 @@ from rich.console import Console
 from hpccomm.doctor import examine
 from hpccomm.doctor.case import Case, Sight, Trial
 from hpccomm.doctor.checks import CHECKS, process, tools
-from hpccomm.doctor.checks.interfaces import kept_off
+from hpccomm.doctor.checks.interfaces import for_trial, kept_off
 from hpccomm.doctor.examine import judge
 from hpccomm.doctor.finding import Finding, Severity
 from hpccomm.doctor.look import Call, look, start
@@ -124,6 +124,7 @@ def test_one_host(check: str, facts: dict[str, Any], severity: Severity, what: s
         ("libraries", {"torch": "2.13.0"}, ERROR, "hosts have different versions of torch"),
         ("libraries", {"mpi": "Open MPI 4.1.8"}, ERROR, "hosts have different versions of MPI library"),
         ("software", {"versions": {"python": "3.12.0", "hpccomm": "0.1.0"}}, WARNING, "different versions of python"),
+        ("interfaces", {"settings": {"OMPI_MCA_btl_tcp_if_include": "ib7"}}, ERROR, "names no interface of b"),
         ("interfaces", interface(0), ERROR, "10.0.0.1 is an address of 2 hosts: a (eth0), b (eth0)"),
     ],
 )
@@ -153,6 +154,17 @@ def test_open_mpi_is_kept_off_bridges_that_nobody_set() -> None:
     assert kept_off({exclude: "lo,ib0"}, ["docker0"]) == {exclude: "lo,ib0,docker0"}
     assert kept_off({exclude: "lo,docker0"}, ["docker0"]) == {}
     assert kept_off({include: "eth0"}, ["docker0"]) == {}
+
+
+@pytest.mark.parametrize(("include", "is_left_out"), [("no7,10.9.0.0/16", True), ("no7,127.0.0.0/8", False)])
+def test_open_mpi_is_not_told_of_networks_that_the_host_does_not_have(include: str, is_left_out: bool) -> None:
+    asked = {"OMPI_MCA_btl_tcp_if_include": include}
+    assert (asked.items() <= for_trial(asked)[0].items()) != is_left_out
+
+
+def test_networks_that_cannot_be_seen_hold_no_trial_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examine, "for_trial", lambda _: 1 // 0)
+    assert examine._given({"A": "b"}) == ({"A": "b"}, ())
 
 
 def test_bridge_is_suspected_where_open_mpi_joins_nobody() -> None:
@@ -199,6 +211,13 @@ def test_report_marks_what_differs_and_is_bounded() -> None:
     assert "! differs between hosts" in shown
     assert "all_reduce 4 KiB 12.0 us over gloo" in shown
     assert shown[-1] == "all well"
+
+
+def test_one_is_no_plural() -> None:
+    case = Case([sight(0, memory={"free": 64 * MIB})], Trial(joined=True))
+    shown = "\n".join(lines(case, judge(case)))
+    assert "takes 16 MiB for 1 rank, NCCL" in shown
+    assert "; 1 thread\n" in shown
 
 
 def test_facts_of_another_version_do_no_harm() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -45,7 +46,7 @@ def test_there_is_a_file_and_a_line_of_the_readme_for_each_job() -> None:
 
 
 def test_fields_become_lines() -> None:
-    asked = Fields(nodes=4, gpus_per_node=8, time="30:00", account="abc", mem="64G", backends=("gloo", "a(b, c)"))
+    asked = Fields(nodes=4, gpus_per_node=8, time="30:00", account="abc", mem="64G", backends=("gloo", "ring(gloo)"))
     text = render("bench-gpu", asked)
     assert directives(text) == [
         "--job-name=hpccomm-bench-gpu",
@@ -56,10 +57,10 @@ def test_fields_become_lines() -> None:
         "--gpus-per-node=8",
         "--mem=64G",
         "--time=30:00",
-        "--output=%x-%j.out",
+        "--output=hpccomm-bench-gpu-%j.out",
         "--no-requeue",
     ]
-    assert edits(text)["BACKENDS"] == "(gloo 'a(b, c)')"
+    assert edits(text)["BACKENDS"] == "(gloo 'ring(gloo)')"
     assert edits(text)["PYTHON"] == "python"
 
 
@@ -117,6 +118,9 @@ REFUSED = [
     ("bench-cpu", Fields(python="a\0b"), "a character of value 0", "remove it"),
     ("bench-cpu", Fields(results="\udcff"), "no valid Unicode text", "another text"),
     ("bench-cpu", Fields(backends=("a(b",)), "the text ends", "a comma may have cut it"),
+    *((name, Fields(**fields), "no backend is called 'nowhere'", "gloo, halving_doubling") for name, fields in (
+        ("bench-cpu", {"backends": ("gloo", "nowhere")}), ("sweep", {"backends": ("ring(faulty(nowhere, late))",)}),
+        ("bench-mpirun", {"arguments": ("-n", "5", "--backend", "failover(gloo, nowhere(gloo))")}))),
     ("bench-cpu", Fields(arguments=("--json", "x")), "--json among", "does not need it"),
     ("bench-cpu", Fields(arguments=("--json=x",)), "--json=x among", "does not need it"),
     ("bench-cpu", Fields(arguments=("--no-such",)), "--no-such", "--help"),
@@ -131,7 +135,7 @@ REFUSED = [
     *(("bench-cpu", Fields(time=time), f"--time '{time}'", "at most 1000000 minutes") for time in (
         "1000001", "1000000:01", "9" * 20, "16666:40:01", "694-10:40:01")),
     *((name, Fields(**{field: "-foo"}), f"--{field} '-foo', which", "write ./-foo") for name, field in (
-        ("bench-cpu", "python"), ("sweep", "results"), ("train-mpirun", "program"))),
+        ("bench-cpu", "python"), ("sweep", "results"), ("train-mpirun", "program"), ("bench-apptainer", "image"))),
     ("train", Fields(program=""), "--program without a value", "leave it out"),
     ("sweep", Fields(arguments=("-b", "4")), "-b among", "does not need it"),
     ("sweep", Fields(sizes=("1M",)), "the sizes '1M'", "4:64K"),
@@ -148,6 +152,25 @@ def test_what_does_not_fit_is_refused(name: str, fields: Fields, found: str, rem
     error: HpccommError = caught.value
     assert found in str(error)
     assert remedy in error.remedy
+
+
+def test_rendering_needs_no_torch() -> None:
+    backends = (
+        "faulty(mpi4py, wrong(at=after), call=3)",
+        "checked(hierarchical(shm, ring(gloo), by=switch))",
+        "@no-file",
+    )
+    text = render("sweep", Fields(backends=backends))
+    check = f"import sys, hpccomm.jobs as j; print(j.render('sweep', j.Fields(backends={backends!r})), end='')"
+    check += "; assert 'torch' not in sys.modules"
+    ran = subprocess.run([sys.executable, "-c", check], cwd=ROOT, capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, text, "")
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_name_of_a_job_is_no_part_of_a_path(name: str) -> None:
+    number = "%A-%a" if name == "sweep" else "%j"
+    assert f"--output=hpccomm-{name}-{number}.out" in directives(render(name, Fields(job_name="../a/b")))
 
 
 @pytest.mark.parametrize(
@@ -220,3 +243,22 @@ def test_text_that_cannot_be_written(action: str, where: str, status: int, said:
     ran = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True)
     assert ran.returncode == status
     assert ran.stderr == (f"python -m hpccomm.jobs: cannot write to standard output: {said}\n" if said else "")
+
+
+def test_text_that_an_encoding_lacks() -> None:
+    command = [sys.executable, "-m", "hpccomm.jobs", "render", "bench-cpu", "--results", "\u03bb"]
+    ran = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"PYTHONIOENCODING": "latin-1"}
+    )
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == (
+        "python -m hpccomm.jobs: cannot write to standard output: its encoding, latin-1, has no '\\u03bb'\n"
+    )
+
+
+def test_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "run", interrupted)
+    assert main(["render", "bench-cpu", "--submit"]) == 130

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness import ROOT
 from hpccomm.errors import JobError, LaunchError
 from hpccomm.jobs.__main__ import main
 from hpccomm.jobs.plugin import choose, listed
@@ -88,6 +92,14 @@ def test_complete_results_are_the_end_marker(tmp_path: Path, capsys: pytest.Capt
     file = write(tmp_path / "x.json", result("gloo", 4, 1.0))
     assert main(["verify", str(file), "--ranks", "2"]) == 0
     assert capsys.readouterr().out == f"complete: 1 results of 2 ranks in {file}\n"
+
+
+def test_measurements_without_a_table_are_results_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "x.json"
+    content = {"environment": {"ranks": 2}, "complete": True, "results": [], "pairs": [{"backend": "gloo"}] * 3}
+    file.write_text(json.dumps(content))
+    assert main(["verify", str(file), "--ranks", "2"]) == 0
+    assert capsys.readouterr().out == f"complete: 3 results of 2 ranks in {file}\n"
 
 
 @pytest.mark.parametrize(
@@ -176,6 +188,24 @@ def test_what_is_no_sweep_is_an_error(
         write(tmp_path / name, result("gloo", 4, 1.0))
     assert main(["collect", str(tmp_path / "no" if names is None else tmp_path)]) == 1
     assert found in capsys.readouterr().err
+
+
+def test_sweep_that_cannot_be_joined_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "case-0-of-1.json", result("gloo", 4, 1.0))
+    (tmp_path / "sweep.json").mkdir()
+    assert main(["collect", str(tmp_path)]) == 1
+    assert f"{tmp_path}/sweep.json\n  found: Is a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("action", ["verify case-0-of-1.json --ranks 2", "collect .", "plugin <plugins"])
+def test_answer_that_cannot_be_written(tmp_path: Path, action: str) -> None:
+    write(tmp_path / "case-0-of-1.json", result("gloo", 4, 1.0))
+    (tmp_path / "plugins").write_text("none\npmi2\npmix\n")
+    command = f"{sys.executable} -m hpccomm.jobs {action} >/dev/full"
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, env=env)
+    assert ran.returncode == 2
+    assert ran.stderr == "python -m hpccomm.jobs: cannot write to standard output: No space left on device\n"
 
 
 def test_error_of_a_job_is_of_the_family() -> None:

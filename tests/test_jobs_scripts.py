@@ -135,7 +135,7 @@ ENDS = [
     ("bench-mpirun", Fields(mpirun="echo", python=PYTHON), {}, 2, "neither Open MPI nor Hydra: --version"),
     ("bench-apptainer", Fields(), {"PATH": "."}, 127, "neither apptainer nor singularity"),
     ("bench-pyxis", Fields(), {"PATH": "."}, 2, "this Slurm has no Pyxis"),
-    ("sweep-collect", Fields(python=PYTHON), {}, 2, "no number of its job"),
+    ("sweep-collect", Fields(python=PYTHON), {}, 2, "no number of its job\n  do:    give it behind the script (sbatch"),
     ("train", Fields(python=PYTHON, program="no.py"), {}, 2, "train with no.py"),
     ("train", Fields(python=PYTHON, program="/", mpi_plugin="a", nodes=3, spares=2), {}, 2, "train with 2 spare nodes"),
 ]

@@ -1,7 +1,7 @@
 """The table of backends, and how an expression becomes one of them.
 
-A new backend is one line in `_TABLE` (or one call of `register`): a class or function that takes a `Context`, then the
-expression's arguments as `Expression`s, then its options by name. It is imported when it is first named. Every
+A new backend is one line in `names.BUILDERS` (or one call of `register`): a class or function that takes a `Context`,
+then the expression's arguments as `Expression`s, then its options by name. It is imported when it is first named. Every
 algorithm of `hpccomm.algorithms` is a combinator by its own name.
 """
 
@@ -16,6 +16,7 @@ from typing import get_args, get_type_hints
 from hpccomm.algorithms import ALGORITHMS
 from hpccomm.backends.base import MAX_COUNT, Backend
 from hpccomm.backends.context import Context
+from hpccomm.backends.names import BUILDERS, unknown
 from hpccomm.backends.traced import traced
 from hpccomm.errors import ExpressionError, OptionError
 from hpccomm.expression import Expression
@@ -23,19 +24,7 @@ from hpccomm.timeline.recorder import recording
 
 Builder = Callable[..., Backend]
 
-_TABLE: dict[str, str | Builder] = {
-    "auto": "hpccomm.backends.select:build_auto",
-    "checked": "hpccomm.backends.checked:build_checked",
-    "direct": "hpccomm.backends.scheduled:build_direct",
-    "failover": "hpccomm.backends.failover:FailoverBackend",
-    "faulty": "hpccomm.backends.faulty:FaultyBackend",
-    "gloo": "hpccomm.backends.gloo:GlooBackend",
-    "hierarchical": "hpccomm.backends.hierarchical:HierarchicalBackend",
-    "mpi4py": "hpccomm.backends.strict:build_mpi",
-    "nccl": "hpccomm.backends.nccl:NcclBackend",
-    "nccl_cupy": "hpccomm.backends.nccl_cupy:build_nccl_cupy",
-    "shm": "hpccomm.backends.shm:ShmBackend",
-}
+_TABLE: dict[str, str | Builder] = dict(BUILDERS)
 
 
 def names() -> list[str]:
@@ -125,12 +114,7 @@ def _builder(expression: Expression) -> Builder:
         scheduled: Builder = import_module("hpccomm.backends.scheduled").builder(expression.name)
         return scheduled
     if entry is None:
-        raise ExpressionError(
-            f"build backend {expression}",
-            found=f"no backend is called {expression.name!r}",
-            remedy=f"there are {', '.join(names())}",
-            everywhere=True,
-        )
+        raise unknown(expression, names())
     if isinstance(entry, str):
         module, _, attribute = entry.partition(":")
         entry = _TABLE[expression.name] = getattr(import_module(module), attribute)

@@ -35,8 +35,8 @@ hpccomm.doctor, srun ..., or alone); rank 0 reports for all, with what differs b
 """
 _EPILOG = """
 Exit status: 0 if all is well (there may be notes), 1 if there are warnings (it works, but slowly, or not for long), 2
-if there are errors, or the arguments do not fit. With --flight: 0 if nothing diverges, 1 if something does, 2 if that
-could not be found out.
+if there are errors, or the arguments do not fit, 130 after Ctrl-C before anything is found. With --flight: 0 if nothing
+diverges, 1 if something does, 2 if that could not be found out.
 """
 
 
@@ -62,10 +62,12 @@ def main(argv: Sequence[str]) -> int:
     try:
         if options.flight is not None:
             return _flight(options.flight) if is_first else 0
+        return _set_up(timeout_s=options.timeout, as_json=options.json)
     except HpccommError as error:
         print(f"{_PROGRAM}: {error}", file=sys.stderr)
         return 2
-    return _set_up(timeout_s=options.timeout, as_json=options.json)
+    except KeyboardInterrupt:  # before there is anything to report
+        return 130
 
 
 def _parser() -> argparse.ArgumentParser:

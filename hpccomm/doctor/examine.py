@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 from hpccomm.bench.screen import Progress
 from hpccomm.doctor.case import Case, Sight, Trial
 from hpccomm.doctor.checks import CHECKS
-from hpccomm.doctor.checks.interfaces import kept_off
+from hpccomm.doctor.checks.interfaces import for_trial
 from hpccomm.doctor.finding import Finding, Severity, worst
-from hpccomm.doctor.look import Start, look, start
+from hpccomm.doctor.look import Call, Start, look, start
 from hpccomm.doctor.supervise import Supervisor
 
 _LOOK_S = 15.0
@@ -55,8 +55,8 @@ def examine(environ: Mapping[str, str], *, timeout_s: float, progress: Progress)
     begun = start(environ)
     progress.show("looking at this host ...")
     sight = look(environ, begun, _LOOK_S)
-    off = kept_off(environ, sight.facts.get("interfaces", {}).get("bridges", []))
-    supervisor = Supervisor(sight, {**environ, **off}, timeout_s=timeout_s, progress=progress, is_first=not begun.rank)
+    given, off = _given(environ)
+    supervisor = Supervisor(sight, given, timeout_s=timeout_s, progress=progress, is_first=not begun.rank)
     with _taking_signals():
         try:
             supervisor.listen()
@@ -67,6 +67,12 @@ def examine(environ: Mapping[str, str], *, timeout_s: float, progress: Progress)
     rank = supervisor.heard.rank if supervisor.heard.rank is not None else begun.rank
     leads = bool(rank) and begun.local_rank == 0
     return Examined(case, judge(case), not rank, supervisor.heard.gathered, leads, supervisor)
+
+
+def _given(environ: Mapping[str, str]) -> tuple[Mapping[str, str], Sequence[str]]:
+    """Give the environment of the trial, and what it keeps Open MPI off; unchanged where that cannot be told."""
+    found, _ = Call(lambda: for_trial(environ)).wait(_LOOK_S)
+    return found or (environ, ())
 
 
 @contextmanager
@@ -90,7 +96,7 @@ def _taking_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _case(sight: Sight, supervisor: Supervisor, begun: Start, off: Mapping[str, str]) -> Case:
+def _case(sight: Sight, supervisor: Supervisor, begun: Start, off: Sequence[str]) -> Case:
     heard = supervisor.heard
     own = replace(sight, facts={**sight.facts, **({"libraries": heard.libraries} if heard.libraries else {})})
     sights = [Sight(**{name: one[name] for name in vars(own) if name in one}) for one in heard.sights] or [own]
@@ -103,7 +109,7 @@ def _case(sight: Sight, supervisor: Supervisor, begun: Start, off: Mapping[str, 
         addresses=heard.addresses if heard.sights else (),
         times=heard.times,
         errors=heard.errors,
-        kept_off=sight.facts["interfaces"]["bridges"] if off else (),
+        kept_off=off,
         said=supervisor.said,
     )
     return Case(sights, trial)

@@ -31,7 +31,8 @@ def main(argv: Sequence[str]) -> int:
         argv: Arguments after ``python -m hpccomm.jobs``.
 
     Returns:
-        Exit status: 0, 1 if what was asked failed, 2 for arguments that do not fit, or text that cannot be written.
+        Exit status: 0, 1 if what was asked failed, 2 for arguments that do not fit, or text that cannot be written,
+        130 after Ctrl-C.
     """
     own, arguments = _divided(argv)
     options = _parser().parse_args(own)
@@ -41,6 +42,8 @@ def main(argv: Sequence[str]) -> int:
     except HpccommError as error:
         print(f"{_PROGRAM}: {error}", file=sys.stderr)
         return 2 if isinstance(error, (OptionError, ExpressionError)) else 1
+    except KeyboardInterrupt:
+        return 130
 
 
 def _divided(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
@@ -105,19 +108,19 @@ def _submit(text: str) -> str:
 
 def _plugin(_: argparse.Namespace) -> int:
     vendor, library = plugin.mpi_of_this_python()
-    print(plugin.choose(plugin.listed(sys.stdin.read()), vendor=vendor, library=library))
-    return 0
+    name = plugin.choose(plugin.listed(sys.stdin.read()), vendor=vendor, library=library)
+    return write(f"{name}\n", program=_PROGRAM)
 
 
 def _verify(options: argparse.Namespace) -> int:
     count = results.verify(options.path, ranks=options.ranks)
-    print(f"complete: {count} results of {options.ranks} ranks in {options.path}")
-    return 0
+    return write(f"complete: {count} results of {options.ranks} ranks in {options.path}\n", program=_PROGRAM)
 
 
 def _collect(options: argparse.Namespace) -> int:
     found = results.collect(options.path)
-    print(*table.sweep(found.results), "", f"{len(found.results)} results in {found.file}", sep="\n")
+    lines = [*table.sweep(found.results), "", f"{len(found.results)} results in {found.file}", ""]
+    status = write("\n".join(lines), program=_PROGRAM)
     if found.faults:
         raise JobError(
             f"collect all cases of {options.path}",
@@ -125,7 +128,7 @@ def _collect(options: argparse.Namespace) -> int:
             remedy="see the outputs of these cases, run them again with sbatch --array=CASE, copy the files case-… "
             f"from the folder of that job to {options.path}, and collect again",
         )
-    return 0
+    return status
 
 
 if __name__ == "__main__":

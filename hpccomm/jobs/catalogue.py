@@ -51,7 +51,7 @@ class Job:
     after: str = ""
 
 
-_SMALL = {"nodes": 2, "ntasks_per_node": 2, "cpus_per_task": 1, "time": "10:00", "output": "%x-%j.out"}
+_SMALL = {"nodes": 2, "ntasks_per_node": 2, "cpus_per_task": 1, "time": "10:00"}
 _ENVIRONMENT = {"python": "python", "results": "hpccomm-results"}
 _DEFAULTS = {**_SMALL, **_ENVIRONMENT}
 _PROGRAM = {"program": "jobs/train.py", "lead": 120, "spares": 0, "relaunches": 3}
@@ -130,7 +130,7 @@ JOBS = {
             start="srun",
             needs="what bench-cpu needs",
             takes=(*_BENCH, "mpi_plugin", "sizes"),
-            defaults={**_DEFAULTS, **_CASES, "output": "%x-%A-%a.out"},
+            defaults={**_DEFAULTS, **_CASES, "output": "hpccomm-sweep-%A-%a.out"},
             body=(parts.SIZES, parts.PYTHON, parts.SRUN, parts.CASE, _benchmark('"${python[@]}"')),
         ),
         Job(
@@ -139,7 +139,7 @@ JOBS = {
             start="-",
             needs="the number of the sweep's job",
             takes=(*_ACCOUNT, "modules", "python", "results", "sweep"),
-            defaults={**_ENVIRONMENT, "nodes": 1, "ntasks_per_node": 1, "time": "5:00", "output": "%x-%j.out"},
+            defaults={**_ENVIRONMENT, "nodes": 1, "ntasks_per_node": 1, "time": "5:00"},
             body=(parts.PYTHON, parts.COLLECT),
             after="sweep",
         ),

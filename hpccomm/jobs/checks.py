@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from hpccomm import expression
+from hpccomm.backends.names import check_names
 from hpccomm.bench.arguments import parse as parse_bench
 from hpccomm.errors import OptionError
 from hpccomm.jobs.catalogue import JOBS, Job
@@ -37,7 +38,8 @@ def filled(job: Job, values: Fields) -> Fields:
     for name in (*_NUMBERS, *_COUNTS):
         most = _LONGEST_LEAD_S if name == "lead" else _LARGEST
         _check_number(name, getattr(values, name), least=0 if name in _COUNTS else 1, most=most)
-    defaults: dict[str, Any] = {"job_name": f"hpccomm-{job.name}", **job.defaults}
+    name = f"hpccomm-{job.name}"  # in the output too, not %x: of a job's name / would make folders that there are not
+    defaults: dict[str, Any] = {"job_name": name, "output": f"{name}-%j.out", **job.defaults}
     gpus = values.gpus_per_node or ("gpus_per_node" in defaults and values.ntasks_per_node)
     if gpus:
         defaults |= {"gpus_per_node": gpus, "ntasks_per_node": gpus}
@@ -70,7 +72,7 @@ def _check_texts(values: Fields) -> None:
     for name in ("python", "results", "image", "program"):
         if getattr(values, name) == "":
             _refuse(f"{flag(name)} without a value", "leave it out, or give one")
-    for name in ("python", "results", "program"):
+    for name in ("python", "results", "program", "image"):
         value = getattr(values, name) or ""
         if value.startswith("-"):
             _refuse(f"{flag(name)} {value!r}, which commands take for an option", f"write ./{value}")
@@ -118,8 +120,7 @@ def _seconds(time: str) -> float:
 
 def _check_bench(job: Job, values: Fields) -> None:
     for text in values.backends:
-        if not text.startswith("@"):
-            expression.parse(text, source="--backend")
+        _check_backend(text)
     for text in values.sizes:
         _check_range(text)
     if cases(values) > _MOST_CASES:
@@ -128,7 +129,13 @@ def _check_bench(job: Job, values: Fields) -> None:
         for option in _foreign(job, values.arguments):
             _refuse(f"{option} among the options", f"leave it out: {job.name} does not need it")
     if "arguments" in job.takes and not values.program:
-        parse_bench(values.arguments)
+        for text in parse_bench(values.arguments).backends:
+            _check_backend(text)
+
+
+def _check_backend(text: str) -> None:
+    if not text.startswith("@"):  # a file may be written until the job runs
+        check_names(expression.parse(text, source="--backend"))
 
 
 def _foreign(job: Job, arguments: tuple[str, ...]) -> Iterator[str]:

@@ -233,6 +233,7 @@ done
 
 COLLECT = r"""
 sweep=${1:-$SWEEP}
-[[ -n $sweep ]] || fail 2 'collect the results of a sweep' 'no number of its job' "sbatch $0 NUMBER, or edit SWEEP"
+[[ -n $sweep ]] || fail 2 'collect the results of a sweep' 'no number of its job' \
+    'give it behind the script (sbatch ... sweep-collect.sbatch NUMBER), or edit SWEEP'
 "${python[@]}" -m hpccomm.jobs collect "$RESULTS/sweep-$sweep"
 """

@@ -49,14 +49,14 @@ def verify(path: Path, *, ranks: int) -> int:
             found=f"{path} is of {measured} ranks",
             remedy="start the ranks by what belongs to their MPI library: see MPI_PLUGIN and MPIRUN in the script",
         )
-    return len(content["results"])
+    return _count(content)
 
 
 def collect(folder: Path) -> Sweep:
     """Join the cases of a sweep in one file, which ``--compare`` of the benchmark reads.
 
     Raises:
-        JobError: The folder has no case, or those of different sweeps.
+        JobError: The folder has no case, or those of different sweeps, or cannot be written to.
     """
     matches = [match for match in map(_CASE.fullmatch, _names(folder)) if match]
     totals = {int(match[2]) for match in matches}
@@ -81,7 +81,14 @@ def collect(folder: Path) -> Sweep:
     results = [one for content in contents for one in content["results"]]
     environment = contents[0]["environment"] if contents else {}
     joined = {"environment": environment, "complete": not faults, "results": results}
-    write_whole(folder / _JOINED, json.dumps(joined, indent=1) + "\n")
+    try:
+        write_whole(folder / _JOINED, json.dumps(joined, indent=1) + "\n")
+    except OSError as error:
+        raise JobError(
+            f"join the cases of a sweep in {folder / _JOINED}",
+            found=str(error.strerror),
+            remedy="start it as a user who may write there, where there is room",
+        ) from error
     return Sweep(results, folder / _JOINED, faults)
 
 
@@ -102,12 +109,17 @@ def _names(folder: Path) -> list[str]:
         ) from error
 
 
+def _count(content: Mapping[str, Any]) -> int:
+    """Give how many results there are; without those of a table, as after `--pairs`, how many of other kinds."""
+    return len(content["results"]) or sum(len(one) for one in content.values() if isinstance(one, list))
+
+
 def _read(path: Path) -> dict[str, Any]:
     """Read complete results."""
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         fault = "" if content["complete"] is True else f"incomplete after {len(content['results'])} results"
-        if not fault and not content["results"]:
+        if not fault and not _count(content):
             fault = "no result"
         content["environment"]["ranks"]
     except (OSError, ValueError, TypeError, KeyError) as error:

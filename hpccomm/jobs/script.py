@@ -43,7 +43,7 @@ def render(name: str, values: Fields | None = None) -> str:
     Raises:
         OptionError: No such job, a field that it does not have, a value that does not fit or that a script cannot
             hold, or two that contradict each other.
-        ExpressionError: A backend expression that does not parse.
+        ExpressionError: A backend expression that does not parse, or names a backend that there is not.
     """
     job = find(name)
     found = checks.filled(job, values or Fields())

@@ -164,10 +164,10 @@ def test_expression_that_sbatch_cut_is_told_to_be_cut(with_slurm: Slurm, one_mpi
 
 def test_slurm_reads_names_as_they_were_given(with_slurm: Slurm, one_mpi: Mpi, tmp_path: Path) -> None:
     jobs = batch(with_slurm, one_mpi, tmp_path)
-    name = "$(touch pwned) `touch pwned` \"q\" 'q' \\ # ; & | * ~ %j \u00e9 <x> (a,b) !"
-    words = ("render", "sweep-collect", "--job-name", name, "--output", "/dev/null", "--submit")
+    name = "../$(touch pwned) `touch pwned` \"q\" 'q' \\ # ; & | * ~ %j \u00e9 <x> (a,b) !"
+    words = ("render", "sweep-collect", "--job-name", name, "--submit")
     said = jobs.command(one_mpi.python, "-m", "hpccomm.jobs", *words)
     job = said.split()[-1]
     assert jobs.command("squeue", "--states=all", "--noheader", "--format=%j", f"--jobs={job}") == f"{name}\n"
     assert jobs.end(int(job)).state == "FAILED"  # nothing to collect
-    assert not [*tmp_path.iterdir()]
+    assert [file.name for file in tmp_path.iterdir()] == [f"hpccomm-sweep-collect-{job}.out"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from situations import JOB_S, environment
 
 from bench.cluster.cluster import Cluster
@@ -61,7 +62,7 @@ def test_faults_of_hosts_are_told_together(one_mpi: Mpi, tmp_path: Path) -> None
     command = ["sh", "-c", on_one_host, "sh", *doctor(one_mpi, "--json")]
     bridges = {"node1": DOCKER, "node2": DOCKER}
     with Cluster(hosts=2, bridges=bridges, own_name_is_loopback=True, shm="64m") as made:
-        argv = made.command(one_mpi, command, ("node1", "node2"))
+        argv = made.command(one_mpi, command, ("node1", "node1", "node2", "node2"))
         result = Job(argv, env=environment(one_mpi, {})).wait(JOB_S)
     assert result.returncode == 2, result
     assert not result.leftovers, result
@@ -75,6 +76,18 @@ def test_faults_of_hosts_are_told_together(one_mpi: Mpi, tmp_path: Path) -> None
     assert found["software"]["what"] == "hosts have different versions of torch"
     assert "2.13.0 on node2" in found["software"]["found"]
     assert told["trial"]["times"], "the ranks come together all the same"
+
+
+def test_network_that_no_host_has_is_told(with_slurm: Slurm, one_mpi: Mpi) -> None:
+    if not one_mpi.is_open_mpi:
+        pytest.skip("it is a setting of Open MPI")
+    command = with_slurm.command(["srun", "--nodes=2", "--mpi=pmix", *doctor(one_mpi)])
+    result = Job(command, env=environment(one_mpi, {"OMPI_MCA_btl_tcp_if_include": "no7"})).wait(JOB_S)
+    assert result.returncode == 2, result
+    assert not result.leftovers, result
+    assert "ERROR  OMPI_MCA_btl_tcp_if_include=no7 names no interface of node1, node2" in result.stdout, result
+    assert "set:   export OMPI_MCA_btl_tcp_if_include=10.77.0.0/24" in result.stdout, result
+    assert result.stdout.count("not well: 1 error\n") == 1, result
 
 
 def test_plugin_that_joins_nobody_is_told_once(with_slurm: Slurm, one_mpi: Mpi) -> None:

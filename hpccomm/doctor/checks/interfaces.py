@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hpccomm import network
-from hpccomm.doctor.case import Case, Facts, Host
+from hpccomm.doctor.case import Case, Facts, Host, names
 from hpccomm.doctor.checks.check import Check, Line
 from hpccomm.doctor.finding import Finding, Severity
 from hpccomm.errors import HpccommError
@@ -39,6 +39,18 @@ def bridges() -> list[str]:
     return found
 
 
+def for_trial(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Give the environment in which Open MPI can join hosts whose networks mislead it, and what it is kept off.
+
+    Every rank needs it, also those that do not look at the interfaces.
+    """
+    include, off = environ.get(_OPEN_MPI[0], ""), bridges()
+    misses = include and not any(_names(include, one.name, one.address) for one in network.interfaces())
+    given = {name: value for name, value in environ.items() if not (misses and name == _OPEN_MPI[0])}
+    more = kept_off(given, off)
+    return {**given, **more}, off if more else []
+
+
 def kept_off(environ: Mapping[str, str], found: Sequence[str]) -> dict[str, str]:
     """Give the setting that keeps Open MPI off bridges too, unless the user set what it may use.
 
@@ -61,12 +73,32 @@ def judge(case: Case) -> Iterator[Finding]:
     for address, where in holders.items():
         if len({id(host) for host, _ in where}) > 1:
             yield _twice(case, address, where)
-    if case.has_several_hosts and not case.trial.joined and _is_open_mpi(case) and not case.trial.kept_off:
-        yield from _suspects(case)
+    if case.has_several_hosts and _is_open_mpi(case):
+        yield from _without_network(case)
+        if not case.trial.joined and not case.trial.kept_off:
+            yield from _suspects(case)
 
 
 def _is_open_mpi(case: Case) -> bool:
     return any("Open MPI" in host.sights[0].facts.get("libraries", {}).get("mpi", "") for host in case.hosts)
+
+
+def _without_network(case: Case) -> Iterator[Finding]:
+    """Name the hosts that have nothing of what Open MPI may use: it ends the job, under srun without a word."""
+    blind: dict[str, list[Host]] = {}
+    for host, facts in case.of_hosts("interfaces"):
+        include = facts["settings"].get(_OPEN_MPI[0], "")
+        if include and not any(_names(include, one["name"], one["address"]) for one in facts["interfaces"]):
+            blind.setdefault(include, []).append(host)
+    for include, hosts in blind.items():
+        yield Finding(
+            Severity.ERROR,
+            "interfaces",
+            f"{_OPEN_MPI[0]}={include} names no interface of {names(hosts)}",
+            found="Open MPI has no network there, and ends the job; the doctor left the setting out",
+            remedy="name the network that joins the hosts",
+            setting=f"export {_OPEN_MPI[0]}={chosen_subnet(case) or 'the subnet that joins the hosts'}",
+        )
 
 
 def _suspects(case: Case) -> Iterator[Finding]:

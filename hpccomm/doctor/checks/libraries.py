@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from hpccomm.doctor.case import Case, Facts
 from hpccomm.doctor.checks.check import Check, Line
 from hpccomm.doctor.finding import Finding, Severity
+from hpccomm.topology.grouping import count
 
 
 def judge(case: Case) -> Iterator[Finding]:
@@ -26,7 +27,7 @@ def show(facts: Facts) -> Iterator[Line]:
     """Give the MPI library, and how torch was built."""
     if facts.get("torch"):
         cuda = f"CUDA {facts['cuda']}, NCCL {facts['nccl'] or 'none'}" if facts["cuda"] else "no CUDA"
-        yield Line("torch as loaded", f"{facts['torch']}, built with {cuda}; {facts['threads']} threads")
+        yield Line("torch as loaded", f"{facts['torch']}, built with {cuda}; {count(facts['threads'], 'thread')}")
     if facts.get("mpi"):
         yield Line("MPI library", f"{facts['mpi']}  {facts['mpi_file']}".rstrip())
         yield Line("thread level", facts.get("level") or "unknown: MPI was not started")

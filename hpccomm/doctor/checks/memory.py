@@ -13,6 +13,7 @@ from hpccomm.doctor.case import Case, Facts, Host, names
 from hpccomm.doctor.checks.check import Check, Line
 from hpccomm.doctor.checks.tools import has_container
 from hpccomm.doctor.finding import Finding, Severity
+from hpccomm.topology.grouping import count
 from hpccomm.units import format_bytes
 
 _FOLDER = "/dev/shm"
@@ -96,7 +97,7 @@ def _need(host: Host) -> int:
 def count_needed(host: Host) -> str:
     """Say what the ranks of a host take."""
     needed = format_bytes(host.num_ranks * _A_RANK)
-    return f"Open MPI alone takes {needed} for {host.num_ranks} ranks, NCCL and data loaders take more"
+    return f"Open MPI alone takes {needed} for {count(host.num_ranks, 'rank')}, NCCL and data loaders take more"
 
 
 def show(facts: Facts) -> Iterator[Line]:
