@@ -1,6 +1,6 @@
 """What a backend is: generators that move and reduce dense tensors among the ranks of one group.
 
-A leaf or combinator is one class in one file beside this one, plus one line in the registry. It sees only what the
+A leaf or combinator is one class in one file beside this one, plus one line in `names`. It sees only what the
 front door lets through: dense tensors on its devices, dtypes and operators of its own support table, counts within
 `max_count`, roots and peers as ranks of the group. It knows neither torch's process groups nor deadlines.
 
