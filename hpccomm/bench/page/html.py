@@ -18,8 +18,8 @@ from markupsafe import Markup
 from hpccomm.bench.layout import format_rate, letter
 from hpccomm.bench.page import figures, summary
 from hpccomm.bench.page.advice import advice
-from hpccomm.bench.page.figures import Best, Figure
 from hpccomm.bench.page.runs import Measured, Run
+from hpccomm.bench.page.shapes import Best, Figure, entries
 from hpccomm.bench.pairs.heat import describe, rounds
 from hpccomm.bench.pairs.matrix import DEFINITIONS, Matrix
 from hpccomm.bench.pairs.outliers import RULE, find
@@ -27,6 +27,7 @@ from hpccomm.topology.grouping import count
 from hpccomm.units import format_bytes, format_us
 
 TITLE = "hpccomm benchmark"
+_SCRIPTS = ("elements.js", "curves.js", "heat.js", "bars.js", "page.js")
 _MOST_HOSTS = 256
 _MOST_SLOW = 30
 _NOT_FACTS = ("definitions", "not_built", "node_of_rank", "host_of_rank", "hosts")
@@ -54,8 +55,8 @@ def page(runs: Sequence[Run], drawn: Sequence[Figure], images: Mapping[str, Sequ
         images: Files beside the page that hold a figure, by the figure's name.
     """
     palette = figures.colours(runs)
-    style, script = (files(__package__).joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
-    template = _environment(images).from_string(files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
+    style, script = _file("page.css"), _script()
+    template = _environment(images).from_string(_file("page.html"))
     contents = [_run(run, place, drawn) for place, run in enumerate(runs, 1)]
     return template.render(
         title=TITLE,
@@ -69,8 +70,17 @@ def page(runs: Sequence[Run], drawn: Sequence[Figure], images: Mapping[str, Sequ
         style=Markup(style),
         script=Markup(script),
         script_hash="sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        data=Markup(_inert({one.name: figures.entries(one) for one in drawn if not isinstance(one, Best)})),
+        data=Markup(_inert({one.name: entries(one) for one in drawn if not isinstance(one, Best)})),
     )
+
+
+def _file(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _script() -> str:
+    """Put the scripts into one function, so that they share their names with each other and with nothing else."""
+    return '"use strict";\n(() => {\n' + "\n".join(map(_file, _SCRIPTS)) + "})();\n"
 
 
 def _environment(images: Mapping[str, Sequence[str]]) -> Environment:
