@@ -11,12 +11,11 @@ import pytest
 
 from harness import Mpi, run_job
 from hpccomm.bench.arguments import parse
+from hpccomm.bench.averaging import Overlap
 from hpccomm.bench.measures.efficiency import efficiencies
-from hpccomm.bench.measures.overlap import Overlap
-from hpccomm.bench.measures.workloads import layer_us, step_us
 from hpccomm.bench.models import MODELS, TRANSFORMERS, elements
 from hpccomm.bench.steadiness import Log, Steadiness
-from hpccomm.bench.traffic import Parallel, parallel, traffic
+from hpccomm.bench.traffic import Parallel, layer_us, parallel, step_us, traffic
 from hpccomm.errors import OptionError
 
 

@@ -17,7 +17,8 @@ MOST_CELLS = 128
 
 def colours(runs: Sequence[Run]) -> dict[str, int]:
     """Give every backend its place, the same in all figures."""
-    names = (name for run in runs for table in run.tables for name in table.backends)
+    names = [name for run in runs for table in run.tables for name in table.backends]
+    names += [name for run in runs for name in run.readings.backends]
     return {name: place for place, name in enumerate(dict.fromkeys(names))}
 
 

@@ -33,7 +33,7 @@ class Span:
 
 def sentences(run: Run) -> list[str]:
     """Say what to use, how fast it is, and what is slow."""
-    found = [sentence for table in run.tables for sentence in _of_table(table)]
+    found = [sentence for table in run.plain for sentence in _of_table(table)]
     return found + [sentence for matrix in run.matrices for sentence in _of_pairs(matrix)]
 
 
