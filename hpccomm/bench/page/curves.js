@@ -38,11 +38,12 @@ function acrossAxis(places, across, width) {
 
 function drawCurves(plot, figure) {
   const width = plot.clientWidth, height = Math.round(Math.max(230, Math.min(380, width * 0.6)));
-  const area = { left: 62, right: width - 12, top: 10, bottom: height - 44 };
   const points = figure.series.flatMap((series) => series.points);
+  const up = upAxis(points.map((point) => point[1]), figure.logarithmic);
+  const longest = Math.max(...up.ticks.map((value) => number(value).length));
+  const area = { left: Math.max(62, 28 + 8 * longest), right: width - 12, top: 10, bottom: height - 44 };
   const places = [...new Set(points.map((point) => point[0]))].sort((one, other) => one - other);
   const across = acrossAxis(places, figure.across, area.right - area.left);
-  const up = upAxis(points.map((point) => point[1]), figure.logarithmic);
   const x = (place) => area.left + (area.right - area.left) * across.share(place);
   const y = (value) => area.bottom - (area.bottom - area.top) * up.share(value);
 
@@ -51,8 +52,8 @@ function drawCurves(plot, figure) {
   for (const series of figure.series) {
     const look = { class: `s${series.colour % 8}`, "stroke-dasharray": DASHES[Math.floor(series.colour / 8) % 4] };
     const path = series.points.map(([place, value], at) => `${at ? "L" : "M"}${x(place)} ${y(value)}`).join("");
-    make(svg, "path", { ...look, class: `curve ${look.class}`, d: path });
-    const crowded = series.points.length * 8 > area.right - area.left;
+    if (figure.across.joined) make(svg, "path", { ...look, class: `curve ${look.class}`, d: path });
+    const crowded = figure.across.joined && series.points.length * 8 > area.right - area.left;
     for (const [place, value] of crowded ? [] : series.points) {
       make(svg, "circle", { class: `dot ${look.class}`, cx: x(place), cy: y(value), r: 2.6 });
     }
@@ -72,7 +73,8 @@ function drawCurves(plot, figure) {
     const item = add(legend, "li");
     const swatch = make(item, "svg", { viewBox: "0 0 28 10" });
     const dash = DASHES[Math.floor(series.colour / 8) % 4];
-    make(swatch, "path", { class: `curve s${series.colour % 8}`, d: "M0 5H28", "stroke-dasharray": dash });
+    if (figure.across.joined) make(swatch, "path", { class: `curve s${series.colour % 8}`, d: "M0 5H28", "stroke-dasharray": dash });
+    else make(swatch, "circle", { class: `dot s${series.colour % 8}`, cx: 14, cy: 5, r: 3.5 });
     item.append(series.name);
   }
 }
@@ -93,7 +95,8 @@ function drawAxes(svg, figure, { area, across, up, x, y, width, height }) {
   for (const place of across.ticks) {
     make(svg, "line", { class: "grid", x1: x(place), x2: x(place), y1: area.top, y2: area.bottom });
     if (x(place) - 30 < free || (x(place) + 60 > x(last) && place !== last)) continue;
-    make(svg, "text", { x: Math.min(x(place), width - 26), y: area.bottom + 17, "text-anchor": "middle" }, across.text(place));
+    const text = across.text(place), middle = Math.min(x(place), width - 2 - 4 * text.length);
+    make(svg, "text", { x: middle, y: area.bottom + 17, "text-anchor": "middle" }, text);
     free = x(place) + 32;
   }
   make(svg, "path", { class: "axis", d: `M${area.left} ${area.top}V${area.bottom}H${area.right}` });

@@ -84,7 +84,8 @@ def _curves(canvas: Canvas, figure: Curves) -> None:
     for one in figure.series:
         sizes, values = zip(*one.points, strict=True)
         (line,) = axes.plot(sizes, values, marker="o", markersize=3, label=one.name)
-        line.set(color=_COLOURS[one.colour % 8], linestyle=_DASHES[one.colour // 8 % 4])
+        style = _DASHES[one.colour // 8 % 4] if figure.across.joined else "none"
+        line.set(color=_COLOURS[one.colour % 8], linestyle=style)
     if figure.across.unit == "bytes":
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: format_bytes(round(size))))

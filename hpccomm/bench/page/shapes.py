@@ -17,11 +17,13 @@ class Across:
         label: With the unit.
         unit: ``bytes``, on a logarithmic axis, or what is counted, on a linear one.
         names: What to call each place, ascending, where a number says too little; else empty.
+        joined: Whether a line joins the points; not where places have no order, as ranks.
     """
 
     label: str
     unit: str = "bytes"
     names: tuple[str, ...] = ()
+    joined: bool = True
 
 
 SIZE, BUCKET = Across("size (bytes)"), Across("bucket (bytes)")

@@ -22,9 +22,10 @@ def across(run: Run) -> Across:
     ranks = len(run.node_of_rank)
     size = block(ranks)
     if size == 1:
-        return Across("rank", "rank", tuple(map(run.rank, range(ranks))))
+        return Across("rank", "rank", tuple(map(run.rank, range(ranks))), joined=False)
     blocks = [range(first, min(first + size, ranks)) for first in range(0, ranks, size)]
-    return Across(f"rank (largest of every {size})", "rank", tuple(f"ranks {ranges(one)}" for one in blocks))
+    names = tuple(f"the largest of ranks {ranges(one)}" for one in blocks)
+    return Across(f"rank (largest of every {size})", "rank", names, joined=False)
 
 
 def points(values: Sequence[float]) -> tuple[tuple[int, float], ...]:

@@ -88,7 +88,7 @@ def _figures(steps: Sequence[Step], name: str) -> Iterator[Bars]:
     if any(kind.layer for kind in kinds):
         title, label = f"{called}: operations of a layer in a step", "time of a layer (ms, medians)"
         yield Bars(f"{name}-layer", title, label, "ms", parts, rows("layer"))
-    sent = tuple(Bar(f"{kind.kind}: {kind.step} x {_operation(kind)}", (_bytes(kind) / 1e6,)) for kind in kinds)
+    sent = tuple(Bar(f"{kind.kind} parallel", (_bytes(kind) / 1e6,)) for kind in kinds)
     title, label = f"{called}: what a rank has to send in a step", "bytes of a step (MB)"
     yield Bars(f"{name}-bytes", title, label, "MB", ("a rank's operations of a step",), sent)
 
