@@ -7,9 +7,17 @@ from dataclasses import asdict
 from typing import Any
 
 from hpccomm.bench.averaging import Averaged, Overlap
+from hpccomm.bench.compare import Recorded
 from hpccomm.bench.models import TRANSFORMERS
+from hpccomm.bench.page import figures
+from hpccomm.bench.page.runs import read
+from hpccomm.bench.page.sections import sections
+from hpccomm.bench.page.sections.section import Section
+from hpccomm.bench.page.shapes import Curves
 from hpccomm.bench.steadiness import Log
 from hpccomm.bench.traffic import Parallel, Timed, traffic
+from matrices import by_slot
+from reports import recorded
 
 Entry = dict[str, Any]
 
@@ -23,6 +31,9 @@ HIDDEN: Mapping[str, tuple[float, ...]] = {
 """Percent of the averaging that each bucket size hides."""
 WAYS = Parallel(tensor=2, data=2, pipeline=2)
 BATCH = 4
+HOSTS, NAMES = by_slot(4, 2), ("node1", "node2", "node3", "node4")
+LATE = 5
+"""The rank of them that is late."""
 CALLS = 100
 LAST = 83
 """In so many of `CALLS` the late rank is the last one."""
@@ -99,9 +110,30 @@ def all_sections(hosts: Sequence[int], names: Sequence[str], *, late: int) -> di
         "mpi4py": {"tensor": 300.0, "data": 2000.0, "pipeline": 700.0},
         "gloo": {"tensor": 900.0, "data": 4000.0, "pipeline": 900.0},
     }
+    steady = stability_entries(hosts, names, late=late, backends=("mpi4py", "gloo"))
+    steady[1]["course"] = steady[1]["course"][::2]  # its stretches are longer
     return {
         "overlap": overlap_entries(),
         "buckets": bucket_entries(),
         "workloads": workload_entries(times),
-        "stability": stability_entries(hosts, names, late=late, backends=("mpi4py", "gloo")),
+        "stability": steady,
     }
+
+
+def whole(**changed: Any) -> Recorded:
+    """Give a run with all of it; `changed` is for `recorded`."""
+    changed = {"sections": all_sections(HOSTS, NAMES, late=LATE), "start_up_of_ranks": starts(8, slow=LATE), **changed}
+    return recorded(HOSTS, **changed)
+
+
+def told(run: Recorded) -> dict[str, Section]:
+    """Give the page's sections of a run, by anchor."""
+    made = read(run)
+    return {one.anchor: one for one in sections(made, figures.colours([made]), "run1")}
+
+
+def curve(section: Section, name: str) -> dict[str, dict[int, float]]:
+    """Give the values of a section's curves, by name and place."""
+    (found,) = (one for one in section.figures if one.name.endswith(name))
+    assert isinstance(found, Curves)
+    return {series.name: dict(series.points) for series in found.series}

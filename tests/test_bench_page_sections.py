@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from statistics import median
@@ -13,17 +12,11 @@ from typing import Any
 
 import pytest
 
-from hpccomm.bench.compare import Recorded, load
 from hpccomm.bench.models import TRANSFORMERS
-from hpccomm.bench.page import figures, html, write
+from hpccomm.bench.page import html, write
 from hpccomm.bench.page.advice import advice
 from hpccomm.bench.page.runs import Run, read
-from hpccomm.bench.page.sections import sections
-from hpccomm.bench.page.sections.by_rank import MOST_POINTS
-from hpccomm.bench.page.sections.section import Section
-from hpccomm.bench.page.shapes import Bars, Curves
-from hpccomm.errors import OptionError
-from matrices import by_slot
+from hpccomm.bench.page.shapes import Bars
 from reports import NASTY, recorded, rows_of
 from suites import (
     BACKWARD_US,
@@ -31,37 +24,24 @@ from suites import (
     BUCKETS,
     CALLS,
     HIDDEN,
+    HOSTS,
     LAST,
+    LATE,
     MIB,
+    NAMES,
     all_sections,
     averaging_us,
     bucket_entries,
+    curve,
     overlap_entries,
     stability_entries,
     starts,
+    told,
+    whole,
     workload_entries,
 )
 
-HOSTS, NAMES = by_slot(4, 2), ("node1", "node2", "node3", "node4")
-LATE = 5
-MOST_BYTES = 6_000_000
 ANCHORS = ["overlap", "buckets", "workloads", "stability", "start"]
-
-
-def whole(**changed: Any) -> Recorded:
-    changed = {"sections": all_sections(HOSTS, NAMES, late=LATE), "start_up_of_ranks": starts(8, slow=LATE), **changed}
-    return recorded(HOSTS, **changed)
-
-
-def told(run: Recorded) -> dict[str, Section]:
-    made = read(run)
-    return {one.anchor: one for one in sections(made, figures.colours([made]), "run1")}
-
-
-def curve(section: Section, name: str) -> dict[str, dict[int, float]]:
-    (found,) = (one for one in section.figures if one.name.endswith(name))
-    assert isinstance(found, Curves)
-    return {series.name: dict(series.points) for series in found.series}
 
 
 def test_every_suite_has_a_section_and_nothing_else_has() -> None:
@@ -128,7 +108,7 @@ def test_a_step_is_its_operations_one_after_the_other() -> None:
     step, layer = (bars for bars in found.figures if isinstance(bars, Bars) and bars.unit == "ms")
     assert [row.name for row in step.rows] == ["mpi4py", "gloo"]
     assert step.rows[0].values == pytest.approx([sums * 3.0 / 1e3, layers * 5.0 / 1e3, handed * 7.0 / 1e3])
-    assert layer.rows[1].values == pytest.approx([4 * BATCH * 6.0 / 1e3, 10.0 / 1e3, 0.0])
+    assert layer.rows[1].values == pytest.approx([4 * BATCH * 6.0 / 1e3, 10.0 / 1e3])
     sent = found.figures[-1]
     assert isinstance(sent, Bars)
     activations, gradients = 2 * 1024 * hidden, 2 * ((12 * hidden**2 + 13 * hidden) // 2)
@@ -272,61 +252,3 @@ def test_every_figure_of_a_section_is_a_picture_too(tmp_path: Path) -> None:
         ("workload1-step", "time of a step (ms, medians)"),
     ):
         assert label in (tmp_path / f"plots/run1-{name}.svg").read_text()
-
-
-def test_sections_of_very_many_ranks_and_many_backends_are_small() -> None:
-    ranks, slow = 4096, 3000
-    hosts, backends = [rank // 8 for rank in range(ranks)], [f"backend{number}" for number in range(8)]
-    entries = stability_entries(hosts, [f"node{host}" for host in range(512)], late=slow, backends=backends)
-    made = recorded(tuple(hosts), [], sections={"stability": entries}, start_up_of_ranks=starts(ranks, slow=slow))
-    found = told(made)
-    late = curve(found["stability"], "late")["backend0"]
-    assert len(late) == MOST_POINTS
-    assert {first for first, value in late.items() if value == 50.0} == {slow // 8 * 8}
-    assert found["start"].sentences[0].startswith(f"Start: rank {slow} on host ")
-    run = read(made)
-    assert len(html.page([run], html.all_figures([run]), {}).encode()) < MOST_BYTES / 2
-
-
-def _without(name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    return lambda one: {key: value for key, value in one.items() if key != name}
-
-
-@pytest.mark.parametrize(
-    ("section", "change"),
-    [
-        ("overlap", _without("both_us")),
-        ("overlap", lambda one: {**one, "averaging_us": 0}),
-        ("buckets", lambda one: {**one, "bucket_bytes": -1}),
-        ("buckets", lambda one: {**one, "averaging_us": None}),
-        ("workloads", lambda one: {**one, "kinds": []}),
-        ("workloads", lambda one: {**one, "kinds": [{**one["kinds"][0], "time_us": "soon"}]}),
-        ("stability", _without("course")),
-        ("stability", lambda one: {**one, "course": []}),
-        ("stability", lambda one: {**one, "last": one["last"][1:]}),
-        ("stability", lambda one: {**one, "late_us": [float("nan"), *one["late_us"][1:]]}),
-    ],
-)
-def test_sections_that_the_benchmark_does_not_write_are_refused(
-    section: str, change: Callable[[dict[str, Any]], dict[str, Any]]
-) -> None:
-    entries = all_sections(HOSTS, NAMES, late=LATE)
-    first, *rest = entries[section]
-    read(whole(sections=entries))
-    with pytest.raises(OptionError, match=r"report made\.json"):
-        read(whole(sections={**entries, section: [change(first), *rest]}))
-
-
-@pytest.mark.parametrize("start", [starts(7, slow=0), [[1.0, 1.0]] * 8, [[1.0, 1.0, -1.0]] * 8, 3])
-def test_a_start_that_the_benchmark_does_not_write_is_refused(start: Any) -> None:
-    with pytest.raises(OptionError, match=r"report made\.json"):
-        read(whole(start_up_of_ranks=start))
-
-
-def test_sections_are_read_from_a_file(tmp_path: Path) -> None:
-    made, path = whole(), tmp_path / "old.json"
-    content = {"environment": made.environment, "complete": True, "results": made.results, **made.sections}
-    path.write_text(json.dumps(content))
-    found = told(load(path))
-    assert list(found) == ANCHORS
-    assert found == told(replace(made, name="other"))

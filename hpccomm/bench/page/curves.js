@@ -79,9 +79,13 @@ function drawCurves(plot, figure) {
   }
 }
 
-// Each curve's value there, the best first.
+// Each curve's value there, the best first. Of what is counted, curves may have their points at other places.
 function valuesAt(figure, place) {
-  const here = figure.series.flatMap((series) => series.points.filter((one) => one[0] === place).map((one) => [series.name, one[1]]));
+  const here = figure.series.flatMap((series) => {
+    const nearest = series.points.reduce((best, one) => (Math.abs(one[0] - place) < Math.abs(best[0] - place) ? one : best));
+    const between = figure.across.unit !== "bytes" && series.points.length > 1 ? series.points[1][0] - series.points[0][0] : 0;
+    return Math.abs(nearest[0] - place) <= between ? [[series.name, nearest[1]]] : [];
+  });
   return here.sort((one, other) => (["us", "s"].includes(figure.unit) ? one[1] - other[1] : other[1] - one[1]));
 }
 

@@ -32,7 +32,7 @@ function number(value) {
 // About so many round values from the least to the most, at equal distances.
 function even(least, most, about) {
   const rough = (most - least) / Math.max(1, about), power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((digit) => digit * power).find((one) => one >= rough * 0.999);
+  const step = [1, 2, 2.5, 5, 10].map((digit) => digit * power).find((one) => one >= rough * 0.999);
   const found = [];
   for (let at = Math.ceil(least / step - 1e-9); at * step <= most + step * 1e-9; at += 1) found.push(Number((at * step).toPrecision(12)));
   return found;

@@ -29,7 +29,7 @@ def section(run: Run, palette: Mapping[str, int], name: str) -> Section | None:
         figures=list(_figures(run, palette, f"{name}-stability")),
         values=[_values(run)],
         rules={
-            "what": RULE,
+            "words": RULE,
             "curves": f"a point is a stretch of calls at its first one; {STRETCHES} stretches at most. A rank is late "
             "by what it comes later than the earliest rank, in the median call",
         },

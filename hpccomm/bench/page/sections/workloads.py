@@ -73,24 +73,32 @@ def _bytes(kind: Timed) -> int:
 
 
 def _figures(steps: Sequence[Step], name: str) -> Iterator[Bars]:
-    kinds = steps[0].kinds
-    parts = tuple(f"{kind.kind} parallel: {kind.what}" for kind in kinds)
-    called = f"{steps[0].model}, {steps[0].ways}"
-
-    def rows(per: str) -> tuple[Bar, ...]:
-        return tuple(
-            Bar(step.backend, tuple(getattr(kind, per) * kind.time_us / 1e3 for kind in step.kinds)) for step in steps
-        )
-
+    kinds, called = steps[0].kinds, f"{steps[0].model}, {steps[0].ways}"
+    for per, what in (("step", "a step"), ("layer", "a layer in a step")):
+        parts = [place for place, kind in enumerate(kinds) if getattr(kind, per)]
+        if parts:
+            yield Bars(
+                name=f"{name}-{per}",
+                title=f"{called}: operations of {what}",
+                label=f"time of a {per} (ms, medians)",
+                unit="ms",
+                parts=tuple(f"{kinds[place].kind} parallel: {kinds[place].what}" for place in parts),
+                rows=tuple(
+                    Bar(step.backend, tuple(_spent_ms(step.kinds[place], per) for place in parts)) for step in steps
+                ),
+            )
     yield Bars(
-        f"{name}-step", f"{called}: operations of a step", "time of a step (ms, medians)", "ms", parts, rows("step")
+        name=f"{name}-bytes",
+        title=f"{called}: what a rank has to send in a step",
+        label="bytes of a step (MB)",
+        unit="MB",
+        parts=("a rank's operations of a step",),
+        rows=tuple(Bar(f"{kind.kind} parallel", (_bytes(kind) / 1e6,)) for kind in kinds),
     )
-    if any(kind.layer for kind in kinds):
-        title, label = f"{called}: operations of a layer in a step", "time of a layer (ms, medians)"
-        yield Bars(f"{name}-layer", title, label, "ms", parts, rows("layer"))
-    sent = tuple(Bar(f"{kind.kind} parallel", (_bytes(kind) / 1e6,)) for kind in kinds)
-    title, label = f"{called}: what a rank has to send in a step", "bytes of a step (MB)"
-    yield Bars(f"{name}-bytes", title, label, "MB", ("a rank's operations of a step",), sent)
+
+
+def _spent_ms(kind: Timed, per: str) -> float:
+    return int(getattr(kind, per)) * kind.time_us / 1e3
 
 
 def _operation(kind: Timed) -> str:
