@@ -122,6 +122,16 @@ def test_a_step_is_its_operations_one_after_the_other() -> None:
     assert found.sentences[2].endswith(": 2 times as long with gloo.")
 
 
+def test_a_step_without_layers_says_nothing_of_them() -> None:
+    (entry,) = workload_entries({"mpi4py": {"tensor": 3.0, "data": 5.0, "pipeline": 7.0}})
+    entry["kinds"] = [one for one in entry["kinds"] if one["kind"] == "pipeline"]
+    found = told(whole(sections={"workloads": [entry]}))["workloads"]
+    assert found.sentences[1].endswith(
+        f"they take {2 * BATCH * 7 / 1e3:.3g} ms with mpi4py; pipeline parallelism has 100% of it."
+    )
+    assert [one.name for one in found.figures] == ["run1-workload1-step", "run1-workload1-bytes"]
+
+
 def test_stability_names_who_was_last_in_how_many_calls() -> None:
     found = told(whole())["stability"]
     late = f"rank {LATE} on host node3"

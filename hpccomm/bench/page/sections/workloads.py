@@ -52,7 +52,8 @@ def sentences(steps: Sequence[Step]) -> Iterator[str]:
     share = most.step * most.time_us / best.step_us
     text = f"{_called(best)}: they take {_seconds(best.step_us)} with {best.backend}"
     text += ", the shortest" if len(ordered) > 1 else ""
-    yield f"{text}; {most.kind} parallelism has {share:.0%} of it, a layer takes {_seconds(best.layer_us)}."
+    text += f"; {most.kind} parallelism has {share:.0%} of it"
+    yield f"{text}{f', a layer takes {_seconds(best.layer_us)}' if best.layer_us else ''}."
     if len(ordered) > 1:
         others = ", ".join(
             f"{step.step_us / best.step_us:.3g} times as long with {step.backend}" for step in ordered[1:]
