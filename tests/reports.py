@@ -53,6 +53,7 @@ def recorded(
     *,
     matrices: Sequence[Matrix] = (),
     names: Sequence[str] = (),
+    sections: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     **changed: Any,
 ) -> Recorded:
     """Give a run on hosts of four cores each; `changed` are entries of the environment."""
@@ -75,6 +76,6 @@ def recorded(
         "not_built": {},
         **changed,
     }
-    content = [rows_of(hosts) if rows is None else rows, [matrix.entries() for matrix in matrices], environment]
-    given, pairs, environment = json.loads(json.dumps(content))
-    return Recorded("made.json", environment, given, pairs)
+    pairs = [matrix.entries() for matrix in matrices]
+    content = [environment, rows_of(hosts) if rows is None else rows, pairs, True, sections or {}]
+    return Recorded("made.json", *json.loads(json.dumps(content)))

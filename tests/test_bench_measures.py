@@ -11,12 +11,15 @@ import pytest
 
 from harness import Mpi, run_job
 from hpccomm.bench.arguments import parse
+from hpccomm.bench.averaging import Overlap
+from hpccomm.bench.compare import load
 from hpccomm.bench.measures.efficiency import efficiencies
-from hpccomm.bench.measures.overlap import Overlap
-from hpccomm.bench.measures.workloads import layer_us, step_us
 from hpccomm.bench.models import MODELS, TRANSFORMERS, elements
+from hpccomm.bench.page import figures
+from hpccomm.bench.page.runs import read
+from hpccomm.bench.page.sections import sections as told_of
 from hpccomm.bench.steadiness import Log, Steadiness
-from hpccomm.bench.traffic import Parallel, parallel, traffic
+from hpccomm.bench.traffic import Parallel, layer_us, parallel, step_us, traffic
 from hpccomm.errors import OptionError
 
 
@@ -175,3 +178,9 @@ def test_all_of_it_in_one_run_beside_a_backend_that_is_wrong(one_mpi: Mpi, tmp_p
     assert content["workloads"][0]["layer_us"] == pytest.approx(4 * 2 * tensor + data)
     assert content["workloads"][0]["step_us"] == pytest.approx(12 * (4 * 2 * tensor + data))
     assert content["stability"][0]["calls"] % 20 == 0
+    run = read(load(path))
+    told = told_of(run, figures.colours([run]), "run1")
+    assert [one.anchor for one in told] == ["overlap", "buckets", "workloads", "stability", "start"]
+    assert run.readings.workloads[0].step_us == pytest.approx(content["workloads"][0]["step_us"])
+    assert run.readings.workloads[0].layer_us == pytest.approx(content["workloads"][0]["layer_us"])
+    assert sum(run.readings.stability[0].found.last) == pytest.approx(1)

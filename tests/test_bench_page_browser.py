@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +14,29 @@ from hpccomm.bench.page.runs import read
 from hpccomm.bench.pairs.matrix import Edge
 from matrices import by_slot, matrix_of, touching
 from reports import MODELS, NASTY, SIZES, linear, recorded, rows_of
+from suites import BATCH, HIDDEN, LAST, all_sections, starts
 
 FOUR, MANY = by_slot(4, 2), by_slot(20, 8)
 SICK = 2
+LATE = 2 * SICK  # a rank of that host
+AXES = {
+    "time": ("size (bytes)", "time (us, median)"),
+    "busbw": ("size (bytes)", "busbw (GB/s)"),
+    "latency": ("to rank", "from rank", "in us;"),
+    "bandwidth": ("to rank", "from rank", "in GB/s;"),
+    "overlap1-hidden": ("bucket (bytes)", "hidden (% of averaging)"),
+    "overlap1-step": ("bucket (bytes)", "time (us, median)", "backward alone"),
+    "buckets1-time": ("bucket (bytes)", "time (us, median)"),
+    "workload1-step": ("time of a step (ms, medians)", "mpi4py", "tensor parallel: activations"),
+    "workload1-layer": ("time of a layer (ms, medians)", "gloo", "data parallel: a layer's gradients"),
+    "workload1-bytes": ("bytes of a step (MB)", "pipeline parallel"),
+    "stability-course": ("call", "time (us, median)"),
+    "stability-longest": ("call", "time (us, longest)"),
+    "stability-late": ("rank", "late (us, median)"),
+    "stability-last": ("rank", "last (% of calls)"),
+    "start": ("rank", "time (s)", "imports"),
+}
+"""What stands at the axes of a figure, and more of its words, by the longest end of its name that is listed."""
 LEGIBLE = (Path(__file__).parent / "legible.js").read_text()
 TEXTS = """Object.fromEntries([...document.querySelectorAll(".plot")].map(plot =>
     [plot.dataset.figure, [...plot.querySelectorAll("text, li")].map(one => one.textContent).join("|")]))"""
@@ -35,8 +55,11 @@ def page() -> str:
     long = [f"rack-{number // 10}-compute-node-{number:03d}.cluster.example.org" for number in range(20)]
     edges = [Edge(rank, (rank + step) % 160, 20.0, 0.25 if rank < 8 else 1.0) for rank in range(160) for step in (1, 9)]
     many = replace(matrix_of(MANY), hostnames=tuple(long), edges=tuple(edges))
+    found = all_sections(FOUR, names, late=LATE)
     runs = [
-        read(recorded(FOUR, rows, matrices=[sick], names=names)),
+        read(
+            recorded(FOUR, rows, matrices=[sick], names=names, sections=found, start_up_of_ranks=starts(8, slow=LATE))
+        ),
         read(recorded(MANY, matrices=[many], names=long)),
     ]
     return html.page(runs, html.all_figures(runs), {})
@@ -63,12 +86,10 @@ def test_the_page_can_be_read(browser: Browser, width: int, scheme: str) -> None
     dark = browser.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(15, 20, 25)"
     assert dark == (scheme == "dark")
     texts: Mapping[str, str] = browser.evaluate(TEXTS)
-    assert len(texts) == 2 * 2 + 2 + 2 + 2
+    assert len(texts) == 2 * 2 + 2 + 2 + 2 + 2 + 1 + 3 + 4 + 1
     for name, text in texts.items():
-        axes = ("to rank", "from rank") if "pairs" in name else ("size (bytes)",)
-        unit = "us" if name.endswith(("time", "latency")) else "GB/s"
-        assert all(axis in text for axis in axes), name
-        assert f"in {unit};" in text or f"({unit}" in text, name
+        words = AXES[max((end for end in AXES if name.endswith(end)), key=len)]
+        assert all(word in text for word in words), name
     assert browser.complaints == []
 
 
@@ -81,6 +102,7 @@ def test_pointing_shows_values(browser: Browser, width: int) -> None:
         return found
 
     browser.show(width=width, scheme="light")
+    _check_sections(pointed)
     found = pointed('[data-figure="run1-table1-time"] svg', 0.99)
     assert found is not None
     assert found[0] == "16 MiB"
@@ -102,3 +124,29 @@ def test_pointing_shows_values(browser: Browser, width: int) -> None:
     assert fastest[0].endswith("hierarchical(mpi4py, gloo)")
     assert pointed("h1") is None
     assert browser.complaints == []
+
+
+def _check_sections(pointed: Callable[..., list[str] | None]) -> None:
+    def at(name: str, across: float, down: float = 0.5) -> list[str]:
+        found = pointed(f'[data-figure="run1-{name}"] svg', across, down)
+        assert found is not None
+        return found
+
+    first, *values = at("overlap1-hidden", 0.99)
+    assert first == "64 MiB"
+    assert values == [f"{HIDDEN[name][-1]:.0f} %  {name}" for name in ("mpi4py", "gloo")]
+    assert at("overlap1-step", 0.99)[1] == "50000 us  backward alone"
+    assert at("buckets1-time", 0.01) == ["1 MiB", "20000 us  mpi4py", "80000 us  gloo"]
+    step = at("workload1-step", 0.5, 0.1)
+    tensor, data, pipeline = 4 * BATCH * 6 * 0.3, 6 * 2.0, 2 * BATCH * 0.7
+    assert step[:2] == ["mpi4py", f"{tensor + data + pipeline:.3g} ms  in all"]
+    assert (
+        step[2] == f"{tensor:.3g} ms ({100 * tensor / (tensor + data + pipeline):.0f} %)  tensor parallel: activations"
+    )
+    call, *values = at("stability-course", 0.99)
+    assert call == "call 99"
+    assert {line.split()[-1] for line in values} == {"mpi4py", "gloo"}
+    late = at("stability-last", 0.18 + 0.8 * LATE / 7)
+    assert late[0] == f"rank {LATE} on host {NASTY}"
+    assert f"{LAST} %  mpi4py" in late
+    assert at("start", 0.18 + 0.8 * LATE / 7) == [late[0], "0.25 s  groups", "0.5 s  init", "3 s  imports"]

@@ -11,6 +11,7 @@ Where a change belongs:
 * inputs and what must come out: `inputs` (by formula), `case` (of one collective); what else is wrong: `verdict`
 * a statistic: `metrics` and `definitions` (its meaning), then a column of `files` or of `layout` (the shown table)
 * a measurement of single pairs of ranks: `pairs`; the page of ``--report``: `page`
-* a measurement that is no table of one collective: a file of `measures`; models by a name: `models`
+* a measurement that is no table of one collective: a file of `measures`; models by a name: `models`; what the page
+  tells of it: `page.readings` and a file of `page.sections`
 * a line above or below a table: `report`; a value that describes the run: `environment`
 """

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hpccomm.bench.files import Result
+from hpccomm.bench.measures import MEASURES
 from hpccomm.bench.tables import WHAT
 from hpccomm.errors import OptionError
 
@@ -26,6 +27,7 @@ class Recorded:
         results: One a backend and size.
         pairs: Matrices of pairs, as `hpccomm.bench.pairs.matrix` reads them.
         complete: Whether all was measured, as far as the budget allowed.
+        sections: What the measurements of `hpccomm.bench.measures` found, by their name.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Recorded:
     results: Sequence[Result]
     pairs: Sequence[Mapping[str, Any]] = ()
     complete: bool = True
+    sections: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,8 @@ def load(path: Path, *, option: str = "--compare") -> Recorded:
         content = json.loads(path.read_text(encoding="utf-8"))
         results = [_checked(one) for one in content["results"]]
         pairs, complete = list(content.get("pairs", ())), bool(content.get("complete", True))
-        return Recorded(str(path), dict(content["environment"]), results, pairs, complete)
+        sections = {name: list(content[name]) for name in MEASURES if name in content}
+        return Recorded(str(path), dict(content["environment"]), results, pairs, complete, sections)
     except (OSError, ValueError, TypeError, KeyError) as error:
         found = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise OptionError(

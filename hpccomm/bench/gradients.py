@@ -11,13 +11,13 @@ import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from enum import Enum
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from hpccomm.bench import inputs
+from hpccomm.bench.averaging import Part, model_of
 from hpccomm.bench.budget import Budget
 from hpccomm.bench.candidates import Candidate
 from hpccomm.bench.case import Data
@@ -32,14 +32,6 @@ from hpccomm.training import GradientBuckets
 MODEL = "resnet50"
 BATCH = 32
 _MIB = 1 << 20
-
-
-class Part(Enum):
-    """What is timed; the value is what a table of it is called."""
-
-    AVERAGING = "gradients of {}"
-    BACKWARD = "backward of {}"
-    BOTH = "backward and gradients of {}"
 
 
 class GradientCase:
@@ -185,7 +177,6 @@ def case_of(run: Run, part: Part, bucket_bytes: int) -> GradientCase:
 
 def table_of(options: Options, ranks: int, part: Part) -> Table:
     """Give the table of a part."""
-    scale = f"/{options.scale}" * (options.scale > 1)
-    name = part.value.format(f"{options.model or MODEL}{scale}")
+    name = part.of(model_of(options.model or MODEL, options.scale))
     collective = replace(COLLECTIVES["all_reduce"], name=name, made_of="all_reduce", moves="gradients")
     return Table(collective, ranks, options.dtype, "avg", IN)

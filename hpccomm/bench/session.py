@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import hpccomm
@@ -99,7 +98,7 @@ def _run_in(
     entries = {
         **environment.entries(),
         "device": options.device,
-        "start_up": asdict(start_up),
+        **start_up.entries(),
         "definitions": meanings,
         "not_built": not_built,
     }
@@ -146,7 +145,8 @@ def _report(options: Options, record: Record, screen: Screen) -> None:
     if options.report is None or not screen.speaks:
         return
     screen.progress.show("writing the report")
-    run = Recorded(_THIS_RUN, record.environment, record.results, record.sections.get("pairs", ()))
+    matrices, sections = record.sections.get("pairs", ()), record.sections
+    run = Recorded(_THIS_RUN, record.environment, record.results, matrices, sections=sections)
     screen.say(page.write(options.report, [run], results=record.text(complete=True)))
 
 

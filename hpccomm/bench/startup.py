@@ -10,23 +10,33 @@ import psutil
 
 from hpccomm.exchange import Exchange
 
+PARTS = ("imports", "init", "groups")
+"""What a start is made of; `StartUp` says what each is."""
+
 
 @dataclass(frozen=True)
 class StartUp:
-    """Seconds, each of the slowest rank.
+    """Seconds until a job was ready to measure.
 
     Attributes:
-        imports_s: From the process's start to the call of `hpccomm.init`: the interpreter and what it imports.
-        init_s: Of `hpccomm.init`.
-        groups_s: Of making the groups of all backends that are measured.
+        of_ranks: Of each rank: from the process's start to the call of `hpccomm.init`, which is the interpreter and
+            what it imports; of `hpccomm.init`; of making the groups of all backends that are measured.
     """
 
-    imports_s: float
-    init_s: float
-    groups_s: float
+    of_ranks: tuple[tuple[float, ...], ...]
+
+    @property
+    def slowest(self) -> dict[str, float]:
+        """Each part, of the rank that takes the longest for it."""
+        return dict(zip(PARTS, map(max, zip(*self.of_ranks, strict=True)), strict=True))
+
+    def entries(self) -> dict[str, object]:
+        """Give it as JSON takes it."""
+        named = {f"{part}_s": seconds for part, seconds in self.slowest.items()}
+        return {"start_up": named, "start_up_of_ranks": self.of_ranks}
 
     def __str__(self) -> str:
-        return f"{self.imports_s:.2f} s imports, {self.init_s:.2f} s init, {self.groups_s:.2f} s groups (slowest rank)"
+        return ", ".join(f"{seconds:.2f} s {part}" for part, seconds in self.slowest.items()) + " (slowest rank)"
 
 
 class Watch:
@@ -43,5 +53,4 @@ class Watch:
     def read(self, exchange: Exchange) -> StartUp:
         """Give the times over all ranks; collective."""
         begun, joined, grouped = self._marks
-        own = (self._imports_s, joined - begun, grouped - joined)
-        return StartUp(*(max(of_ranks) for of_ranks in zip(*exchange.all_gather(own), strict=True)))
+        return StartUp(tuple(exchange.all_gather((self._imports_s, joined - begun, grouped - joined))))

@@ -7,10 +7,12 @@ by the longest time in a call minus its own. That needs no common clock.
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+REPEATED = "repeated all_reduce"
 DRIFT = 0.1
 SPIKE = 3.0
 LATE = 0.1
@@ -20,8 +22,10 @@ RULE = (
     f"the last fifth of the calls over that of the first, spoken of from {DRIFT:.0%}; spike: a call of more than "
     f"{SPIKE:g} times the median; straggler: a host or rank that in the median call comes later than the median of "
     f"the others by {LATE:.0%} of the median time; hosts first, by the earlier quartile of their ranks, then "
-    "the ranks of the other hosts"
+    "the ranks of the other hosts; last: the rank with the shortest time in a call"
 )
+STRETCHES = 200
+"""Most stretches of calls whose times are kept for drawing."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +35,27 @@ class Straggler:
     Attributes:
         name: Which one, in words.
         late_us: By how much later than the others in the median call, in microseconds.
+        last: Share of the calls in which it, or one of its ranks, came last.
     """
 
     name: str
     late_us: float
+    last: float
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Some calls in a row.
+
+    Attributes:
+        first: Number of the first one, from 0.
+        median_us: Median of their times, in microseconds.
+        longest_us: The longest.
+    """
+
+    first: int
+    median_us: float
+    longest_us: float
 
 
 @dataclass(frozen=True)
@@ -50,6 +71,9 @@ class Steadiness:
         longest_us: The longest call.
         longest_at: Its number, from 0.
         stragglers: Hosts and ranks that come late, the latest first.
+        course: The calls in their order, in stretches.
+        late_us: By how much later than the first one each rank came in the median call.
+        last: Share of the calls in which each rank came last.
     """
 
     calls: int
@@ -60,6 +84,9 @@ class Steadiness:
     longest_us: float
     longest_at: int
     stragglers: tuple[Straggler, ...]
+    course: tuple[Stretch, ...]
+    late_us: tuple[float, ...]
+    last: tuple[float, ...]
 
     def entries(self) -> dict[str, Any]:
         """Give it as JSON takes it."""
@@ -73,15 +100,18 @@ class Log:
     Attributes:
         times_us: The longest time over ranks of every call.
         lateness_us: For every portion, how late each rank came in its median call.
+        lasts: In how many calls each rank came last.
     """
 
     times_us: list[float] = field(default_factory=list)
     lateness_us: list[list[float]] = field(default_factory=list)
+    lasts: Counter[int] = field(default_factory=Counter)
 
     def add(self, times_us: Sequence[Sequence[float]]) -> None:
         """Add a portion of calls: the times of each rank."""
         longest = [max(of_ranks) for of_ranks in zip(*times_us, strict=True)]
         self.times_us += longest
+        self.lasts.update(of_ranks.index(min(of_ranks)) for of_ranks in zip(*times_us, strict=True))
         self.lateness_us.append([
             statistics.median(most - own for most, own in zip(longest, of_rank, strict=True)) for of_rank in times_us
         ])  # fmt: skip
@@ -98,6 +128,7 @@ class Log:
         fifth = max(1, len(times) // 5)
         longest = max(times)
         late = [statistics.median(of_rank) for of_rank in zip(*self.lateness_us, strict=True)]
+        last = tuple(self.lasts[rank] / len(times) for rank in range(len(late)))
         return Steadiness(
             calls=len(times),
             seconds=seconds,
@@ -106,12 +137,21 @@ class Log:
             spikes=sum(time > SPIKE * median for time in times),
             longest_us=longest,
             longest_at=times.index(longest),
-            stragglers=_stragglers(late, hosts, hostnames, least_us=LATE * median),
+            stragglers=_stragglers(late, last, hosts, hostnames, least_us=LATE * median),
+            course=_course(times),
+            late_us=tuple(one - min(late) for one in late),
+            last=last,
         )
 
 
+def _course(times_us: Sequence[float]) -> tuple[Stretch, ...]:
+    long = -(-len(times_us) // STRETCHES)
+    parts = {first: times_us[first : first + long] for first in range(0, len(times_us), long)}
+    return tuple(Stretch(first, statistics.median(part), max(part)) for first, part in parts.items())
+
+
 def _stragglers(
-    late_us: Sequence[float], hosts: Sequence[int], hostnames: Sequence[str], *, least_us: float
+    late_us: Sequence[float], last: Sequence[float], hosts: Sequence[int], hostnames: Sequence[str], *, least_us: float
 ) -> tuple[Straggler, ...]:
     of_hosts = {}
     for host in sorted(set(hosts)):
@@ -119,10 +159,13 @@ def _stragglers(
         of_hosts[host] = here[(len(here) - 1) // 4]
     slow = {host: later for host, later in _later(of_hosts).items() if later >= least_us}
     left = {rank: late for rank, late in enumerate(late_us) if hosts[rank] not in slow}
-    found = [Straggler(f"host {hostnames[host]}", later) for host, later in slow.items()]
+    found = []
+    for host, later in slow.items():
+        share = sum(one for one, on in zip(last, hosts, strict=True) if on == host)
+        found.append(Straggler(f"host {hostnames[host]}", later, share))
     for rank, later in _later(left).items():
         if later >= least_us:
-            found.append(Straggler(f"rank {rank} on host {hostnames[hosts[rank]]}", later))
+            found.append(Straggler(f"rank {rank} on host {hostnames[hosts[rank]]}", later, last[rank]))
     return tuple(sorted(found, key=lambda one: -one.late_us))
 
 

@@ -9,12 +9,17 @@ Embeddings are left out. Ranks are numbered tensor first, then data, then pipeli
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hpccomm.bench.models import Transformer, elements
 from hpccomm.errors import OptionError
 from hpccomm.topology.grouping import Groups, count
+
+STEP = "of its operations one after the other, none hidden under computation"
+
+Medians = Mapping[str, float]
+"""Microseconds of one operation, by its kind."""
 
 _MOST_TENSOR_RANKS = 8
 
@@ -67,6 +72,19 @@ class Traffic:
     what: str
 
 
+@dataclass(frozen=True)
+class Timed(Traffic):
+    """The same with what it takes.
+
+    Attributes:
+        size_bytes: Of one operation.
+        time_us: Of one operation, in microseconds.
+    """
+
+    size_bytes: int
+    time_us: float
+
+
 def parallel(node_sizes: Sequence[int], *, tp: int | None, pp: int | None) -> Parallel:
     """Share ranks out; data parallelism takes what is left.
 
@@ -111,3 +129,13 @@ def traffic(model: Transformer, ways: Parallel, *, batch: int, scale: int) -> li
         (ways.pipeline, Traffic("pipeline", "sendrecv", None, activations, 0, 2 * batch, "what stages hand on")),
     )
     return [one for ranks, one in found if ranks > 1]
+
+
+def layer_us(kinds: Sequence[Traffic], times_us: Medians) -> float:
+    """Give the time of one layer's operations in a step, in microseconds."""
+    return sum(kind.layer * times_us[kind.kind] for kind in kinds)
+
+
+def step_us(kinds: Sequence[Traffic], times_us: Medians) -> float:
+    """Give the time of all operations of a rank in a step, in microseconds."""
+    return sum(kind.step * times_us[kind.kind] for kind in kinds)

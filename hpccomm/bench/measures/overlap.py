@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 
+from hpccomm.bench.averaging import HIDDEN, Overlap, Part, hidden
 from hpccomm.bench.budget import FEWEST
 from hpccomm.bench.candidates import Candidate
-from hpccomm.bench.gradients import BATCH, MODEL, Part, case_of, series
+from hpccomm.bench.gradients import BATCH, MODEL, case_of, series
 from hpccomm.bench.rows import Row
 from hpccomm.bench.series import Run
 from hpccomm.bench.text import field, note, strong
 from hpccomm.units import format_bytes, format_us
-
-HIDDEN = "(averaging + backward - both) / averaging, each the median time of its own; below 0: they hinder each other"
-
-
-@dataclass(frozen=True)
-class Overlap:
-    """One backend with buckets of one size; times in microseconds."""
-
-    backend: str
-    bucket_bytes: int
-    averaging_us: float
-    backward_us: float
-    both_us: float
-
-    @property
-    def hidden_percent(self) -> float:
-        """Percent of the averaging's time that both together do not take."""
-        return 100 * (self.averaging_us + self.backward_us - self.both_us) / self.averaging_us
 
 
 def measure(run: Run, built: Sequence[Candidate], budget_s: float) -> Sequence[Row]:
@@ -51,21 +33,9 @@ def measure(run: Run, built: Sequence[Candidate], budget_s: float) -> Sequence[R
                 "model": run.options.model or MODEL,
                 "scale": run.options.scale,
                 "batch": run.options.batch or BATCH,
-                **asdict(one),
-                "hidden_percent": one.hidden_percent,
+                **one.entries(),
             })  # fmt: skip
     return rows
-
-
-def hidden(alone: Sequence[Row], both: Sequence[Row], backward_us: float) -> Iterator[Overlap]:
-    """Give what all that was measured both ways hides."""
-    before = {(row.size_bytes, cell.backend): cell.times for row in alone for cell in row.cells}
-    for row in both:
-        for cell in row.cells:
-            averaging = before.get((row.size_bytes, cell.backend))
-            if cell.times and averaging:
-                times = averaging.median_us, backward_us, cell.times.median_us
-                yield Overlap(cell.backend, row.size_bytes, *times)
 
 
 def lines(found: Sequence[Overlap], backward_us: float, *, ranks: int) -> list[str]:

@@ -17,7 +17,7 @@ from hpccomm.bench.measure import error_of
 from hpccomm.bench.metrics import summarize
 from hpccomm.bench.rows import Cell, Row, State
 from hpccomm.bench.series import Run
-from hpccomm.bench.steadiness import DRIFT, RULE, SPIKE, Log, Steadiness
+from hpccomm.bench.steadiness import DRIFT, REPEATED, RULE, SPIKE, Log, Steadiness
 from hpccomm.bench.tables import Table
 from hpccomm.bench.text import field, note, strong
 from hpccomm.bench.verdict import Attempt, cause
@@ -30,7 +30,7 @@ _PORTION = 20
 def measure(run: Run, built: Sequence[Candidate], budget_s: float) -> Sequence[Row]:
     """Measure the backends one after the other, by the largest size; collective."""
     options, topology = run.options, run.world.topology
-    collective = replace(COLLECTIVES["all_reduce"], name="repeated all_reduce", made_of="all_reduce")
+    collective = replace(COLLECTIVES["all_reduce"], name=REPEATED, made_of="all_reduce")
     table = Table(collective, topology.world_size, options.dtype, "sum", IN)
     elements = max(1, options.max_bytes // int(getattr(torch, options.dtype).itemsize))
     case = Case(table, rank=topology.rank, count=elements, device=run.device)
@@ -102,6 +102,9 @@ def lines(backend: str, found: Steadiness) -> list[str]:
     longest = f"longest {format_us(found.longest_us)} us, call {found.longest_at}"
     remarks = [f"{count(found.spikes, 'spike')} above {SPIKE:g} x median; {longest}"]
     remarks.append(f"drift {found.drift:+.0%}" + " from the first fifth to the last" * (abs(found.drift) >= DRIFT))
-    late = [f"straggler: {one.name}, {format_us(one.late_us)} us late in the median call" for one in found.stragglers]
+    late = [
+        f"straggler: {one.name}, {format_us(one.late_us)} us late in the median call, the last in {one.last:.0%} of all"
+        for one in found.stragglers
+    ]
     shown = ["", f"{strong(backend)}: {calls}"]
     return shown + [line for text in remarks + (late or ["no host or rank is a straggler"]) for line in note(text)]

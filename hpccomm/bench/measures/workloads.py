@@ -20,15 +20,12 @@ from hpccomm.bench.rows import Row
 from hpccomm.bench.series import Cases, Run, Series
 from hpccomm.bench.tables import Table
 from hpccomm.bench.text import field, strong
-from hpccomm.bench.traffic import Parallel, Traffic, parallel, traffic
+from hpccomm.bench.traffic import STEP, Medians, Parallel, Timed, Traffic, layer_us, parallel, step_us, traffic
 from hpccomm.topology.grouping import count
 from hpccomm.units import format_seconds
 
 MODEL = "gpt3-1.3b"
 BATCH = 8
-
-Medians = Mapping[str, float]
-"""Microseconds of one operation, by its kind."""
 
 
 def measure(run: Run, built: Sequence[Candidate], budget_s: float) -> Sequence[Row]:
@@ -51,6 +48,7 @@ def measure(run: Run, built: Sequence[Candidate], budget_s: float) -> Sequence[R
             "backend": backend,
             "layer_us": layer_us(kinds, times_us),
             "step_us": step_us(kinds, times_us),
+            "kinds": [asdict(_timed(kind, rows[kind], times_us)) for kind in kinds],
         })  # fmt: skip
     return list(rows.values())
 
@@ -84,20 +82,14 @@ def _medians(rows: Mapping[Traffic, Row]) -> dict[str, Medians]:
     return {backend: times for backend, times in found.items() if len(times) == len(rows)}
 
 
-def layer_us(kinds: Sequence[Traffic], times_us: Medians) -> float:
-    """Give the time of one layer's operations in a step, in microseconds."""
-    return sum(kind.layer * times_us[kind.kind] for kind in kinds)
-
-
-def step_us(kinds: Sequence[Traffic], times_us: Medians) -> float:
-    """Give the time of all operations of a rank in a step, in microseconds."""
-    return sum(kind.step * times_us[kind.kind] for kind in kinds)
+def _timed(kind: Traffic, row: Row, times_us: Medians) -> Timed:
+    return Timed(**asdict(kind), size_bytes=row.size_bytes, time_us=times_us[kind.kind])
 
 
 def lines(kinds: Sequence[Traffic], medians: Mapping[str, Medians]) -> list[str]:
     """Show what a layer and a step take with each backend, and which kind takes how much of it."""
     names = [kind.kind for kind in kinds]
-    shown = ["", *field("step", "of its operations one after the other, none hidden under computation")]
+    shown = ["", *field("step", STEP)]
     shown.append(f"{'layer':>12} {'step':>12}" + "".join(f" {name:>9}" for name in names) + "  backend")
     best = min(medians, key=lambda backend: step_us(kinds, medians[backend]), default=None)
     for backend, times_us in medians.items():

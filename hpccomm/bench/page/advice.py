@@ -10,12 +10,14 @@ from dataclasses import dataclass
 
 from hpccomm.bench.layout import format_rate
 from hpccomm.bench.page.runs import Measured, Point, Run
+from hpccomm.bench.page.sections.overlap import best
 from hpccomm.bench.page.summary import MOST_SLOW
 from hpccomm.bench.pairs.heat import describe
 from hpccomm.bench.pairs.matrix import ACROSS, BANDWIDTH
 from hpccomm.bench.pairs.outliers import find
+from hpccomm.bench.steadiness import DRIFT
 from hpccomm.topology.grouping import count
-from hpccomm.units import format_bytes
+from hpccomm.units import format_bytes, format_us
 
 USED_WELL = 0.8
 NOISY = 2.0
@@ -180,6 +182,38 @@ def _unknown_to_rings(run: Run) -> Iterator[Advice]:
         )
 
 
+def _hindered(run: Run) -> Iterator[Advice]:
+    for model, found in run.readings.overlap.items():
+        for backend, one in best(found).items():
+            if one.hidden_percent <= 0:
+                yield Advice(
+                    f"{backend} hides nothing of averaging the gradients of {model} under backward",
+                    "both at once take as long as one after the other, or longer, even with the best bucket size",
+                    "leave cores free for the thread that averages, or average after backward in few large buckets",
+                )
+
+
+def _late(run: Run) -> Iterator[Advice]:
+    for one in run.readings.stability:
+        for late in one.found.stragglers[:MOST_SLOW]:
+            yield Advice(
+                f"{late.name} comes late over {one.backend}, the last in {late.last:.0%} of "
+                f"{count(one.found.calls, 'call')}",
+                f"every call waits for the last rank, {format_us(late.late_us)} us here in the median",
+                "look at what else runs there, its clock and its memory; else leave it out",
+            )
+
+
+def _drifting(run: Run) -> Iterator[Advice]:
+    for one in run.readings.stability:
+        if abs(one.found.drift) >= DRIFT:
+            yield Advice(
+                f"{one.backend} drifted by {one.found.drift:+.0%} from the first fifth of the calls to the last",
+                "a short run says too little of a long one",
+                "look at clocks and temperatures, and at what else began or ended meanwhile",
+            )
+
+
 RULES: tuple[Callable[[Run], Iterator[Advice]], ...] = (
     _incomplete,
     _wrong,
@@ -191,6 +225,9 @@ RULES: tuple[Callable[[Run], Iterator[Advice]], ...] = (
     _gloo_ahead,
     _link_unused,
     _slow,
+    _hindered,
+    _late,
+    _drifting,
     _noisy,
     _unchecked,
     _unknown_to_rings,

@@ -1,12 +1,11 @@
-"""What is drawn, as data that the page's script and matplotlib both draw from; pure."""
+"""The figures of tables and of matrices; pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
 
 from hpccomm.bench.page.runs import Measured, Run
+from hpccomm.bench.page.shapes import Best, Cell, Curves, Heat, Series
 from hpccomm.bench.pairs.matrix import BANDWIDTH, LATENCY, UNITS, Edge, Matrix
 from hpccomm.bench.pairs.outliers import find
 from hpccomm.topology.grouping import count
@@ -16,114 +15,10 @@ MOST_CELLS = 128
 """Of a heat map's side; with more ranks a cell is a block of ranks, as cells of a pixel show nothing."""
 
 
-@dataclass(frozen=True)
-class Series:
-    """A backend's curve: its place in the order of backends, which is its colour, and (size, value) points."""
-
-    name: str
-    colour: int
-    points: tuple[tuple[int, float], ...]
-
-
-@dataclass(frozen=True)
-class Curves:
-    """Values over size, both on logarithmic axes.
-
-    Attributes:
-        name: For files and anchors.
-        title: What is measured.
-        label: Of the values' axis, with the unit.
-        unit: Of the values.
-        series: A curve each.
-    """
-
-    kind: ClassVar[str] = "curves"
-    name: str
-    title: str
-    label: str
-    unit: str
-    series: tuple[Series, ...]
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One direction between two ranks, or the slowest one between two blocks of ranks.
-
-    Attributes:
-        row: Block of the source.
-        column: Block of the destination.
-        source: Rank.
-        dest: Rank.
-        value: In the map's unit.
-        times: How many times as slow as the median of its kind.
-        slow: Whether it belongs to what is slow by the rule.
-    """
-
-    row: int
-    column: int
-    source: int
-    dest: int
-    value: float
-    times: float
-    slow: bool
-
-
-@dataclass(frozen=True)
-class Heat:
-    """A matrix of ranks.
-
-    Attributes:
-        name: For files and anchors.
-        title: What is measured.
-        unit: Of the values.
-        side: Number of rows and columns.
-        block: Ranks of a row or column.
-        hosts: Host of each rank.
-        hostnames: Name of each host.
-        labels: The same for its edges, without the domain that all have in common.
-        cells: Those that were measured, the slowest last; as rows of their fields.
-    """
-
-    kind: ClassVar[str] = "heat"
-    name: str
-    title: str
-    unit: str
-    side: int
-    block: int
-    hosts: tuple[int, ...]
-    hostnames: tuple[str, ...]
-    labels: tuple[str, ...]
-    cells: tuple[Cell, ...]
-
-
-@dataclass(frozen=True)
-class Best:
-    """The fastest backend by size and number of ranks.
-
-    Attributes:
-        name: For files and anchors.
-        title: What is measured.
-        ranks: A column each, in words.
-        sizes: A row each, ascending.
-        backends: All that are the best somewhere, with their colours.
-        cells: By row and column: the colour of the best and all times in microseconds; None where nothing was measured.
-    """
-
-    kind: ClassVar[str] = "best"
-    name: str
-    title: str
-    ranks: tuple[str, ...]
-    sizes: tuple[int, ...]
-    backends: dict[str, int]
-    cells: tuple[tuple[tuple[str, dict[str, float]] | None, ...], ...]
-
-
-Figure = Curves | Heat | Best
-
-
 def colours(runs: Sequence[Run]) -> dict[str, int]:
     """Give every backend its place, the same in all figures."""
-    names = (name for run in runs for table in run.tables for name in table.backends)
+    names = [name for run in runs for table in run.tables for name in table.backends]
+    names += [name for run in runs for name in run.readings.backends]
     return {name: place for place, name in enumerate(dict.fromkeys(names))}
 
 
@@ -217,18 +112,3 @@ def _cells(matrix: Matrix, measure: str, sick: set[tuple[int, int]], block: int)
     found = [cell(edge, value) for edge in matrix.edges if (value := edge.value(measure))]
     found.sort(key=lambda one: (one.slow, one.times))
     return tuple({(one.row, one.column): one for one in found}.values())
-
-
-def entries(figure: Figure) -> dict[str, Any]:
-    """Give a figure as the page's script takes it; numbers in four digits, as thousands of cells are many."""
-    found = {"kind": figure.kind, **asdict(figure)}
-    if isinstance(figure, Heat):
-        found["cells"] = [
-            [one.row, one.column, one.source, one.dest, _short(one.value), _short(one.times), int(one.slow)]
-            for one in figure.cells
-        ]
-    return found
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.4g}")

@@ -18,8 +18,10 @@ from markupsafe import Markup
 from hpccomm.bench.layout import format_rate, letter
 from hpccomm.bench.page import figures, summary
 from hpccomm.bench.page.advice import advice
-from hpccomm.bench.page.figures import Best, Figure
 from hpccomm.bench.page.runs import Measured, Run
+from hpccomm.bench.page.sections import sections
+from hpccomm.bench.page.sections.section import Section
+from hpccomm.bench.page.shapes import Best, Figure, entries
 from hpccomm.bench.pairs.heat import describe, rounds
 from hpccomm.bench.pairs.matrix import DEFINITIONS, Matrix
 from hpccomm.bench.pairs.outliers import RULE, find
@@ -27,9 +29,10 @@ from hpccomm.topology.grouping import count
 from hpccomm.units import format_bytes, format_us
 
 TITLE = "hpccomm benchmark"
+_SCRIPTS = ("elements.js", "curves.js", "heat.js", "bars.js", "page.js")
 _MOST_HOSTS = 256
 _MOST_SLOW = 30
-_NOT_FACTS = ("definitions", "not_built", "node_of_rank", "host_of_rank", "hosts")
+_NOT_FACTS = ("definitions", "not_built", "node_of_rank", "host_of_rank", "hosts", "start_up_of_ranks")
 _HEADLINE = ("date", "launcher", "mpi", "torch", "hpccomm")
 
 
@@ -38,10 +41,11 @@ def all_figures(runs: Sequence[Run]) -> list[Figure]:
     palette = figures.colours(runs)
     found: list[Figure] = list(figures.best_maps(runs, palette))
     for place, run in enumerate(runs, 1):
-        for number, table in enumerate(run.tables, 1):
+        for number, table in enumerate(run.plain, 1):
             found += figures.of_table(table, f"run{place}-table{number}", palette)
         for number, matrix in enumerate(run.matrices, 1):
             found += figures.of_matrix(matrix, f"run{place}-pairs{number}")
+        found += [figure for section in sections(run, palette, f"run{place}") for figure in section.figures]
     return found
 
 
@@ -54,13 +58,14 @@ def page(runs: Sequence[Run], drawn: Sequence[Figure], images: Mapping[str, Sequ
         images: Files beside the page that hold a figure, by the figure's name.
     """
     palette = figures.colours(runs)
-    style, script = (files(__package__).joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
-    template = _environment(images).from_string(files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
-    contents = [_run(run, place, drawn) for place, run in enumerate(runs, 1)]
+    style, script = _file("page.css"), _script()
+    template = _environment(images).from_string(_file("page.html"))
+    told = [sections(run, palette, f"run{place}") for place, run in enumerate(runs, 1)]
+    contents = [_run(run, place, drawn, of_run) for place, (run, of_run) in enumerate(zip(runs, told, strict=True), 1)]
     return template.render(
         title=TITLE,
         runs=contents,
-        anchors=_anchors(runs, drawn),
+        anchors=_anchors(runs, drawn, told),
         maps=[one for one in drawn if isinstance(one, Best)],
         palette=palette,
         letters={name: letter(place) for name, place in palette.items()},
@@ -69,8 +74,17 @@ def page(runs: Sequence[Run], drawn: Sequence[Figure], images: Mapping[str, Sequ
         style=Markup(style),
         script=Markup(script),
         script_hash="sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        data=Markup(_inert({one.name: figures.entries(one) for one in drawn if not isinstance(one, Best)})),
+        data=Markup(_inert({one.name: entries(one) for one in drawn if not isinstance(one, Best)})),
     )
+
+
+def _file(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _script() -> str:
+    """Put the scripts into one function, so that they share their names with each other and with nothing else."""
+    return '"use strict";\n(() => {\n' + "\n".join(map(_file, _SCRIPTS)) + "})();\n"
 
 
 def _environment(images: Mapping[str, Sequence[str]]) -> Environment:
@@ -96,14 +110,17 @@ def _times(times: Mapping[str, float]) -> str:
     return "\n".join(f"{format_us(times[name])} us  {name}" for name in sorted(times, key=times.__getitem__))
 
 
-def _anchors(runs: Sequence[Run], drawn: Sequence[Figure]) -> list[tuple[str, list[tuple[str, str]]]]:
+def _anchors(
+    runs: Sequence[Run], drawn: Sequence[Figure], told: Sequence[Sequence[Section]]
+) -> list[tuple[str, list[tuple[str, str]]]]:
     """Give what can be jumped to, by run where there are several: names with their anchors."""
     found = [("summary", "Summary"), ("warnings", "Warnings")]
     found += [("best", "Fastest backend")] if any(isinstance(one, Best) for one in drawn) else []
     lines = [("", found)]
     for place, run in enumerate(runs, 1):
-        parts = [(f"tables-{place}", "Times")] if run.tables else []
+        parts = [(f"tables-{place}", "Times")] if run.plain else []
         parts += [(f"pairs-{place}", "Pairs")] if run.matrices else []
+        parts += [(f"{one.anchor}-{place}", one.anchor.capitalize()) for one in told[place - 1]]
         parts += [(f"placement-{place}", "Placement"), (f"environment-{place}", "Environment")]
         if len(runs) > 1:
             lines.append((run.title, parts))
@@ -112,7 +129,7 @@ def _anchors(runs: Sequence[Run], drawn: Sequence[Figure]) -> list[tuple[str, li
     return lines
 
 
-def _run(run: Run, place: int, drawn: Sequence[Figure]) -> dict[str, Any]:
+def _run(run: Run, place: int, drawn: Sequence[Figure], told: Sequence[Section]) -> dict[str, Any]:
     listed = [_host(run, number) for number in range(min(len(run.hosts), _MOST_HOSTS))]
     more = len(run.hosts) - len(listed)
     return {
@@ -120,10 +137,11 @@ def _run(run: Run, place: int, drawn: Sequence[Figure]) -> dict[str, Any]:
         "headline": "; ".join(
             [run.title, *(_fact(name, run.environment[name]) for name in _HEADLINE if name in run.environment)]
         ),
-        "sentences": summary.sentences(run),
+        "sentences": [*summary.sentences(run), *(text for section in told for text in section.sentences)],
         "advice": advice(run),
-        "tables": [_table(table, drawn, f"run{place}-table{number}-") for number, table in enumerate(run.tables, 1)],
+        "tables": [_table(table, drawn, f"run{place}-table{number}-") for number, table in enumerate(run.plain, 1)],
         "matrices": [_matrix(one, drawn, f"run{place}-pairs{number}-") for number, one in enumerate(run.matrices, 1)],
+        "sections": told,
         "placement": listed,
         "unplaced": f"and {count(more, 'host')} more" if more else "",
         "facts": [(name, _fact_text(value)) for name, value in run.environment.items() if name not in _NOT_FACTS],

@@ -11,9 +11,9 @@ import matplotlib as mpl
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from hpccomm.bench.page.figures import Best, Curves, Figure, Heat
+from hpccomm.bench.page.shapes import Bars, Best, Curves, Figure, Heat
 from hpccomm.topology.cores import Host
 from hpccomm.units import format_bytes
 
@@ -84,15 +84,37 @@ def _curves(canvas: Canvas, figure: Curves) -> None:
     for one in figure.series:
         sizes, values = zip(*one.points, strict=True)
         (line,) = axes.plot(sizes, values, marker="o", markersize=3, label=one.name)
-        line.set(color=_COLOURS[one.colour % 8], linestyle=_DASHES[one.colour // 8 % 4])
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: format_bytes(round(size))))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else ""))
-    axes.set(xlabel="size (bytes)", ylabel=figure.label, title=figure.title)
+        style = _DASHES[one.colour // 8 % 4] if figure.across.joined else "none"
+        line.set(color=_COLOURS[one.colour % 8], linestyle=style)
+    if figure.across.unit == "bytes":
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: format_bytes(round(size))))
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if figure.logarithmic:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else ""))
+    else:
+        axes.axhline(0, color="black", linewidth=0.8)
+    axes.set(xlabel=figure.across.label, ylabel=figure.label, title=figure.title)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
+
+
+def _bars(canvas: Canvas, figure: Bars) -> None:
+    canvas.set_size_inches(8, 1.6 + 0.45 * len(figure.rows))
+    axes = canvas.subplots()
+    lefts = [0.0] * len(figure.rows)
+    for part, name in enumerate(figure.parts):
+        values = [row.values[part] for row in figure.rows]
+        axes.barh(range(len(values)), values, 0.6, left=lefts, color=_COLOURS[part % 8], label=name)
+        lefts = [left + value for left, value in zip(lefts, values, strict=True)]
+    axes.set_yticks(range(len(figure.rows)), [row.name for row in figure.rows], fontsize=8)
+    axes.invert_yaxis()
+    axes.set(xlabel=figure.label, title=figure.title)
+    axes.grid(axis="x", alpha=0.3)
+    canvas.legend(loc="outside lower center", ncols=3, fontsize=8)
 
 
 def _heat(canvas: Canvas, figure: Heat) -> None:
@@ -149,4 +171,4 @@ def _best(canvas: Canvas, figure: Best) -> None:
     axes.set_title(f"fastest: {figure.title}", fontsize=10)
 
 
-_DRAW: Mapping[str, Callable[[Canvas, Any], None]] = {"curves": _curves, "heat": _heat, "best": _best}
+_DRAW: Mapping[str, Callable[[Canvas, Any], None]] = {"curves": _curves, "bars": _bars, "heat": _heat, "best": _best}

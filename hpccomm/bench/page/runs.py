@@ -9,6 +9,7 @@ from typing import Any
 
 from hpccomm.bench.compare import Recorded
 from hpccomm.bench.files import Result
+from hpccomm.bench.page.readings import Readings, positive, readings_of
 from hpccomm.bench.pairs.matrix import Matrix, from_entries
 from hpccomm.bench.tables import WHAT, described
 from hpccomm.errors import OptionError
@@ -78,6 +79,7 @@ class Run:
         node_of_rank: Node of each rank, virtual ones counted; empty likewise.
         tables: Its tables.
         matrices: Its matrices of pairs.
+        readings: What else was measured.
         complete: Whether it came to its end.
     """
 
@@ -88,7 +90,18 @@ class Run:
     node_of_rank: tuple[int, ...]
     tables: tuple[Measured, ...]
     matrices: tuple[Matrix, ...]
+    readings: Readings
     complete: bool
+
+    @property
+    def plain(self) -> tuple[Measured, ...]:
+        """The tables of which no section tells more."""
+        told = self.readings.collectives
+        return tuple(table for table in self.tables if table.collective not in told)
+
+    def rank(self, rank: int) -> str:
+        """Name a rank, with its host where that is known."""
+        return f"rank {rank}" + (f" on host {self.hosts[self.host_of_rank[rank]].name}" if self.host_of_rank else "")
 
     @property
     def title(self) -> str:
@@ -110,11 +123,12 @@ def read(recorded: Recorded) -> Run:
         if any(host not in range(len(hosts)) for host in host_of_rank) or len(host_of_rank) not in (0, len(nodes)):
             raise ValueError("ranks on hosts that are not listed")
         tables, matrices = _tables(recorded.results), tuple(map(from_entries, recorded.pairs))
+        readings = readings_of(recorded.sections, environment.get("start_up_of_ranks"), ranks=len(nodes))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         found = f"no {error}" if isinstance(error, KeyError) else str(error)
         remedy = "give files that --json of this version wrote"
         raise OptionError(f"report {recorded.name}", found=found, remedy=remedy, everywhere=True) from error
-    return Run(recorded.name, environment, hosts, host_of_rank, nodes, tables, matrices, recorded.complete)
+    return Run(recorded.name, environment, hosts, host_of_rank, nodes, tables, matrices, readings, recorded.complete)
 
 
 def _tables(results: Sequence[Result]) -> tuple[Measured, ...]:
@@ -133,19 +147,13 @@ def _point(one: Result) -> Point:
     return Point(
         backend=str(one["backend"]),
         size=int(one["size_bytes"]),
-        time_us=_positive(one["time_us_median"]),
-        p95_us=_positive(one.get("time_us_p95")),
-        busbw_gbps=_positive(one.get("busbw_GBps")),
+        time_us=positive(one["time_us_median"]),
+        p95_us=positive(one.get("time_us_p95")),
+        busbw_gbps=positive(one.get("busbw_GBps")),
         wrong=None if one.get("wrong") is None else int(one["wrong"]),
         error=_text(one.get("error")),
         fell_back=_text(one.get("fell_back")),
     )
-
-
-def _positive(value: Any) -> float | None:
-    if value is not None and not 0 < float(value) < float("inf"):
-        raise ValueError(f"{value!r} where a time or rate belongs")
-    return None if value is None else float(value)
 
 
 def _text(value: Any) -> str | None:

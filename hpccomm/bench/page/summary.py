@@ -33,7 +33,7 @@ class Span:
 
 def sentences(run: Run) -> list[str]:
     """Say what to use, how fast it is, and what is slow."""
-    found = [sentence for table in run.tables for sentence in _of_table(table)]
+    found = [sentence for table in run.plain for sentence in _of_table(table)]
     return found + [sentence for matrix in run.matrices for sentence in _of_pairs(matrix)]
 
 
@@ -74,7 +74,9 @@ def _of_table(table: Measured) -> Iterator[str]:
 def _ranges(found: Sequence[Span]) -> str:
     """Write ``A below 64 KiB, B from 64 KiB to 1 MiB, C above``."""
     if len(found) == 1:
-        return f"{found[0].backend} at all sizes" if found[0].sizes[-1] else found[0].backend
+        sizes = found[0].sizes
+        where = " at all sizes" if len(sizes) > 1 else f" at {format_bytes(sizes[0])}" * (sizes[0] > 0)
+        return found[0].backend + where
     parts = [f"{found[0].backend} below {format_bytes(found[1].sizes[0])}"]
     parts += [f"{span.backend} from {format_bytes(span.sizes[0])} on" for span in found[1:]]
     return ", ".join(parts)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from hpccomm.bench.compare import Recorded
 from hpccomm.bench.page import html
-from hpccomm.bench.page.figures import Figure
 from hpccomm.bench.page.runs import Run, read
+from hpccomm.bench.page.shapes import Figure
 from hpccomm.errors import OptionError
 from hpccomm.whole import write_whole
 
