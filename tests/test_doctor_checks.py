@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from hpccomm.doctor import examine
 from hpccomm.doctor.case import Case, Sight, Trial
-from hpccomm.doctor.checks import CHECKS, process, tools
+from hpccomm.doctor.checks import CHECKS
 from hpccomm.doctor.checks.interfaces import for_trial, kept_off
 from hpccomm.doctor.examine import judge
 from hpccomm.doctor.finding import Finding, Severity
-from hpccomm.doctor.look import Call, look, start
 from hpccomm.doctor.report import in_short, report, verdict
-from launch_starts import STARTS, step
 
 NOTE, WARNING, ERROR = Severity.NOTE, Severity.WARNING, Severity.ERROR
 MIB = 2**20
@@ -162,11 +154,6 @@ def test_open_mpi_is_not_told_of_networks_that_the_host_does_not_have(include: s
     assert (asked.items() <= for_trial(asked)[0].items()) != is_left_out
 
 
-def test_networks_that_cannot_be_seen_hold_no_trial_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examine, "for_trial", lambda _: 1 // 0)
-    assert examine._given({"A": "b"}) == ({"A": "b"}, ())
-
-
 def test_bridge_is_suspected_where_open_mpi_joins_nobody() -> None:
     bridge = {**interface(0)["interfaces"][0], "name": "docker0", "address": "172.17.0.1", "prefix": 16}
 
@@ -248,60 +235,3 @@ def test_verdicts() -> None:
     assert verdict([]) == "all well"
     assert verdict([note, note]) == "all well (2 notes)"
     assert verdict([error, error, warning, note]) == "not well: 2 errors and 1 warning"
-
-
-def test_what_hangs_or_fails_is_not_waited_for() -> None:
-    begun = time.monotonic()
-    assert Call(lambda: time.sleep(1000)).wait(0.05) == (None, "it hangs")
-    assert time.monotonic() - begun < 10
-    assert Call(lambda: 1 // 0).wait(10) == (None, "ZeroDivisionError: integer division or modulo by zero")
-    assert Call(lambda: 5).wait(10) == (5, "")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tools, "TOOL_S", 0.05)
-        with pytest.raises(subprocess.TimeoutExpired):
-            tools.ask([sys.executable, "-c", "import time; time.sleep(1000)"])
-
-
-def test_each_rank_makes_the_checks_that_are_its_own() -> None:
-    def checks(environ: dict[str, str]) -> set[str]:
-        seen = look(environ, start(environ), 60)
-        return {*seen.facts, *seen.failed}
-
-    first, second = step(0, 4, 0, "2(x2)"), step(1, 4, 1, "2(x2)")
-    of_host = {"software", "gpus", "slurm", "names", "interfaces", "limits", "memory", "sessions", "attach", "process"}
-    assert checks(first) == {"cores", "ports", *of_host}
-    assert checks(second) == {"cores"}
-    assert checks(step(2, 4, 0, "2(x2)", 1)) == {"cores", *of_host}
-
-
-@pytest.mark.parametrize("name", STARTS)
-def test_start_is_read_whatever_it_says(name: str) -> None:
-    environ, launcher, (rank, size, local_rank, _) = STARTS[name]
-    begun = start(environ)
-    assert begun.launcher.name in (launcher, "a Slurm step")  # which torchrun-style variables overrule
-    if begun.launcher.name == launcher:
-        assert (begun.rank, begun.local_rank) == (rank, local_rank)
-        assert begun.size == (size or 1)
-
-
-def test_only_the_first_signal_ends_the_listening() -> None:
-    both = (signal.SIGTERM, signal.SIGINT)
-    before = {number: signal.getsignal(number) for number in both}
-    try:
-        with examine._taking_signals():
-            with pytest.raises(examine._EndedError, match="by SIGTERM"):
-                signal.raise_signal(signal.SIGTERM)
-            for number in both:
-                signal.raise_signal(number)
-        for number in both:  # while the report is written
-            signal.raise_signal(number)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def test_home_and_working_directory_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert process.look({"HOME": ""}) == {"has_home": True, "has_folder": True}
-    tmp_path.rmdir()
-    assert process.look({}) == {"has_home": False, "has_folder": False}
