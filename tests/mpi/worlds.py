@@ -14,6 +14,7 @@ import hpccomm
 
 COMM = MPI.COMM_WORLD
 
+FEW_RANKS = pytest.mark.skipif(COMM.size > 3, reason="a third rank is the last that changes anything")
 in_few_ranks = pytest.mark.skipif(
     COMM.size > 3 and MPI.get_vendor()[0] != "Open MPI",
     reason="ranks of this MPI hold the cores that they wait on, so that these tests take many minutes",
@@ -58,6 +59,12 @@ CASES = (
     ]
 )
 """Placement and backend of every world that collectives are tested in."""
+
+
+def is_first(world: hpccomm.World) -> bool:
+    """Tell whether the placement of a world is the first one of its backend in CASES."""
+    first = next(placement for placement, backend in CASES if backend == world.backend)
+    return world.topology.nodes == tuple(map(sorted(set(first)).index, first))
 
 
 def is_bare_nccl(world: hpccomm.World) -> bool:
