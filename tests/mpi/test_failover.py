@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from worlds import COMM, in_few_ranks, world
+from worlds import COMM, FEW_RANKS, world
 
 import hpccomm
 from exact import COLLECTIVES, Check, all_reduce, barrier
@@ -23,7 +23,7 @@ from hpccomm.backends.gloo import GlooBackend
 from hpccomm.backends.registry import register
 from hpccomm.errors import BackendError, DeadGroupError, DeadlineError
 
-pytestmark = [pytest.mark.mpi(min_size=2), in_few_ranks]
+pytestmark = [pytest.mark.mpi(min_size=2), FEW_RANKS]
 
 SIZE, RANK, RANKS = COMM.size, COMM.rank, range(COMM.size)
 LAST = SIZE - 1

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from mpi4py import MPI
-from worlds import COMM, world
+from worlds import COMM, FEW_RANKS, world
 
 import hpccomm
 from hpccomm.backends.context import Context
@@ -19,7 +19,7 @@ from hpccomm.backends.registry import register
 from hpccomm.bootstrap.renewal import renew
 from hpccomm.errors import BackendError, DeadlineError
 
-pytestmark = pytest.mark.mpi(min_size=2)
+pytestmark = [pytest.mark.mpi(min_size=2), FEW_RANKS]
 
 RANK, LAST = COMM.rank, COMM.size - 1
 

@@ -32,7 +32,6 @@ GRADIENT_CASES = {
     4: [("AAAB", "hierarchical(mpi4py, gloo)")],
 }.get(SIZE, [])
 """Placement and backend of the worlds for what hpccomm adds to training; none of one rank."""
-FEW_RANKS = pytest.mark.skipif(SIZE > 3, reason="a third rank is the last that changes anything")
 
 _numbers = itertools.count()
 
