@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed import ReduceOp
-from worlds import COMM, world
+from worlds import COMM, by_this_mpi, world
 
 import hpccomm
 from hpccomm.errors import OptionError
@@ -15,18 +15,20 @@ from reference import has_meaning, integers, pairs, reduced
 pytestmark = pytest.mark.mpi
 
 RANKS, RANK = range(COMM.size), COMM.rank
-BACKENDS = [
-    "ring(mpi4py)",
-    "tree(gloo)",
-    "direct(mpi4py)",
-    "direct(gloo, shots=2)",
-    "halving_doubling(mpi4py)",
-    "recursive_doubling(mpi4py)",
-    "naive(mpi4py)",
-    "van_de_geijn(mpi4py)",
-    "hierarchical(direct(mpi4py), ring(gloo), by=2)",
-    "ring(hierarchical(mpi4py, mpi4py, by=2))",
-]
+BACKENDS = by_this_mpi(
+    [
+        "ring(mpi4py)",
+        "tree(gloo)",
+        "direct(mpi4py)",
+        "direct(gloo, shots=2)",
+        "halving_doubling(mpi4py)",
+        "recursive_doubling(mpi4py)",
+        "naive(mpi4py)",
+        "van_de_geijn(mpi4py)",
+        "hierarchical(direct(mpi4py), ring(gloo), by=2)",
+        "ring(hierarchical(mpi4py, mpi4py, by=2))",
+    ]
+)
 FIRST_OVER_A_CARRIER = ["ring(mpi4py)", "tree(gloo)", *BACKENDS[-2:]]
 
 
