@@ -5,6 +5,7 @@ Every rank knows all ranks' inputs, so expected values never come from communica
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
@@ -52,6 +53,16 @@ def has_meaning(op: Op, dtype: torch.dtype) -> bool:
     if op == ReduceOp.PREMUL_SUM:
         return dtype.is_floating_point
     return (op, dtype) != (ReduceOp.AVG, torch.uint64)
+
+
+def pairs(*, every: bool) -> list[tuple[Op, torch.dtype]]:
+    """Pair operators with dtypes: all of them, or every operator with int32 and every dtype with SUM and AVG.
+
+    The latter are enough where the code under test only moves what other code, which gets all pairs, makes of them.
+    """
+    few = (ReduceOp.SUM, ReduceOp.AVG)
+    every_pair = itertools.product(OPS, DTYPES)
+    return [(op, dtype) for op, dtype in every_pair if every or op in few or dtype == torch.int32]
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:

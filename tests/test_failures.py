@@ -19,9 +19,9 @@ JOB_S = 200.0
 ON_EVERY_MPI = {
     "raise": (1, "ZeroDivisionError: integer division"),
     "exit": (3, "exit status 3"),
-    "with": (3, "exit status 3"),
 }
 ON_ONE_MPI = {
+    "with": (3, "exit status 3"),
     "text": (1, "it went wrong"),
     "argparse": (2, "exit status 2"),
     "interrupt": (130, "KeyboardInterrupt"),
@@ -49,8 +49,8 @@ def test_rank_that_fails_in_another_way_ends_the_job(one_mpi: Mpi, way: str) -> 
     assert result.stderr.count("a-program: error: unrecognized arguments") == (way == "argparse")
 
 
-def test_setting_of_one_rank_ends_the_job_with_one_error(mpi: Mpi) -> None:
-    result = run(mpi, "one_fails.py", "setting")
+def test_setting_of_one_rank_ends_the_job_with_one_error(one_mpi: Mpi) -> None:
+    result = run(one_mpi, "one_fails.py", "setting")
     assert not result.timed_out, result
     assert not result.leftovers, result
     assert result.returncode == 1, result

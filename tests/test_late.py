@@ -6,8 +6,6 @@ import re
 import time
 from pathlib import Path
 
-import pytest
-
 from harness import Mpi, Result, run_job
 
 PROGRAM = str(Path(__file__).with_name("programs") / "late.py")
@@ -54,8 +52,8 @@ def test_rank_that_never_comes_is_named_and_ends_the_job(mpi: Mpi) -> None:
     assert DEADLINE_S < waited_s < DEADLINE_S + END_S + (last - first), result
 
 
-def test_stopped_rank_that_goes_on_in_time_is_named_and_all_is_right(mpi: Mpi) -> None:
-    result = run(mpi, "stopped", 60)
+def test_stopped_rank_that_goes_on_in_time_is_named_and_all_is_right(one_mpi: Mpi) -> None:
+    result = run(one_mpi, "stopped", 60)
     assert_named(result, "rank 2 (start-up: arrival)")
     assert_named(result, "rank 2 (stopped) (world: gather)")
     assert result.returncode == 0, result
@@ -75,16 +73,15 @@ def test_time_in_which_the_whole_job_was_suspended_does_not_count(one_mpi: Mpi) 
     assert result.stdout.count("sum 3\n") == 3, result
 
 
-def test_rank_that_comes_after_the_deadline_gets_the_error_of_the_others(mpi: Mpi) -> None:
-    result = run(mpi, "after the deadline", DEADLINE_S)
+def test_rank_that_comes_after_the_deadline_gets_the_error_of_the_others(one_mpi: Mpi) -> None:
+    result = run(one_mpi, "after the deadline", DEADLINE_S)
     text = "start-up: arrival of 3 ranks: rank 0 and 1 other have waited 4 s for rank 2"
     assert sorted(re.findall("rank .: start.*", result.stdout)) == [f"rank {rank}: {text}" for rank in range(3)], result
     assert result.returncode == 7, result
 
 
-@pytest.mark.parametrize(("way", "words"), [("stopped", "is stopped"), ("busy", "has not come")])
-def test_rank_that_does_not_start_mpi_is_named_and_ends_the_job(mpi: Mpi, way: str, words: str) -> None:
-    """The others are inside MPI_Init, which has no deadline of its own."""
+def assert_named_where_mpi_does_not_start(mpi: Mpi, way: str, words: str) -> None:
+    """See that a rank is named that the others wait for inside MPI_Init, which has no deadline of its own."""
     result = run_job(mpi, 3, [mpi.python, STARTS_LATE, way, f"{DEADLINE_S}"], env=QUIET, timeout_s=JOB_S)
     assert not result.timed_out, result
     assert not result.leftovers, result
@@ -93,6 +90,14 @@ def test_rank_that_does_not_start_mpi_is_named_and_ends_the_job(mpi: Mpi, way: s
     missing = rf"rank 2 \(process \d+\) {words}"
     assert re.search(rf"hpccomm: rank [01] waited \d+ s for MPI to start: .*{missing}", result.stderr), result
     assert re.search(rf"found: waited 4\.\d s for all ranks: .*{missing}", result.stderr), result
+
+
+def test_rank_that_is_stopped_before_mpi_starts_is_named_and_ends_the_job(mpi: Mpi) -> None:
+    assert_named_where_mpi_does_not_start(mpi, "stopped", "is stopped")
+
+
+def test_rank_that_is_busy_before_mpi_starts_is_named_and_ends_the_job(one_mpi: Mpi) -> None:
+    assert_named_where_mpi_does_not_start(one_mpi, "busy", "has not come")
 
 
 def test_rank_that_is_stopped_while_mpi_ends_is_named_and_ends_the_job(mpi: Mpi) -> None:

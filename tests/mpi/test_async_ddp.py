@@ -8,12 +8,12 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from worlds import COMM, world
+from worlds import COMM, FEW_RANKS, world
 
 import hpccomm
 from hpccomm.errors import HpccommError
 
-pytestmark = pytest.mark.mpi(min_size=2)
+pytestmark = [pytest.mark.mpi(min_size=2), FEW_RANKS]
 
 BUCKETS = 4
 

@@ -21,12 +21,15 @@ pytestmark = pytest.mark.mpi
 RANKS, RANK = range(COMM.size), COMM.rank
 
 
-@pytest.mark.parametrize("limit", (1, 7))
-def test_small_counts_a_call_change_nothing(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("limit", "counts"), [(1, (0, 1, 2, 7)), (7, (0, 1, 6, 7, 8, 30))], ids=("1", "7"))
+def test_small_counts_a_call_change_nothing(
+    limit: int, counts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call of a count may be less than a limit, one, or several, with a rest or without."""
     monkeypatch.setenv("HPCCOMM_MAX_COUNT", str(limit))
     for placement, backend in CASES:
         with world(placement, backend):
-            for count in (0, 1, 6, 7, 8, 30):
+            for count in counts:
                 tensor = integers(RANK, count, torch.float32)
                 dist.all_reduce(tensor)
                 assert torch.equal(

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from mpi4py import MPI
-from worlds import COMM, world
+from worlds import COMM, FEW_RANKS, world
 
 import hpccomm
 from hpccomm.backends.context import Context
@@ -19,7 +19,7 @@ from hpccomm.backends.registry import register
 from hpccomm.bootstrap.renewal import renew
 from hpccomm.errors import BackendError, DeadlineError
 
-pytestmark = pytest.mark.mpi(min_size=2)
+pytestmark = [pytest.mark.mpi(min_size=2), FEW_RANKS]
 
 RANK, LAST = COMM.rank, COMM.size - 1
 
@@ -30,7 +30,7 @@ def standing() -> Iterator[hpccomm.World]:
         yield made
 
 
-def group(backend: str, seconds: float = 2.0) -> dist.ProcessGroup:
+def group(backend: str, seconds: float = 1.0) -> dist.ProcessGroup:
     return dist.new_group(backend="hpccomm", pg_options=hpccomm.Options(backend), timeout=timedelta(seconds=seconds))
 
 
@@ -96,10 +96,11 @@ def test_a_group_that_is_refused_gives_all_its_communicators_back(monkeypatch: p
 
 @pytest.mark.parametrize("ranks", [None, [0, LAST]], ids=str)
 def test_a_group_to_which_a_rank_comes_late_is_given_up_at_its_deadline(ranks: list[int] | None) -> None:
-    timeout, alone = timedelta(seconds=1), ranks is not None  # the members alone call
+    timeout, alone = timedelta(seconds=1.0 if RANK < LAST else 0.3), ranks is not None  # the members alone call
+    COMM.Barrier()
     if not alone or RANK in ranks:
         if RANK == LAST:
-            time.sleep(2.0)
+            time.sleep(1.6)
         with pytest.raises(DeadlineError, match=f"make group (.|\\n)*no sign of rank {LAST if RANK < LAST else 0}"):
             dist.new_group(ranks, backend="hpccomm", timeout=timeout, use_local_synchronization=alone)
     else:  # torch numbers groups where they are made, and numbers are to stay alike
@@ -134,7 +135,7 @@ def test_a_rank_that_is_late_in_shared_memory_finds_what_was_put_in(monkeypatch:
     reduce = backend._reduce
 
     def late(*arguments: object) -> None:
-        reached.append(time.sleep(2.5))
+        reached.append(time.sleep(1.8))
         reduce(*arguments)
 
     if RANK == 0:
@@ -167,7 +168,7 @@ def test_a_group_is_renewed_after_a_rank_was_late(backend: str, standing: hpccom
     over = group(backend, 0.7)
     assert all_reduce(over) == COMM.size
     if RANK == 0:
-        time.sleep(1.5)
+        time.sleep(1.2)
     for _ in range(2):
         with pytest.raises((DeadlineError, BackendError)):
             all_reduce(over)
@@ -200,9 +201,9 @@ def test_a_renewal_that_failed_spoils_none_after_it() -> None:
         with pytest.raises(BackendError, match="dead"):
             all_reduce(over)
         COMM.Barrier()
-        over._runner.timeout_s = 1.0
+        over._runner.timeout_s = 1.0 if RANK < LAST else 0.3
         if RANK == LAST:
-            time.sleep(2.0)
+            time.sleep(1.6)
         with pytest.raises(DeadlineError, match=f"no sign of rank {LAST if RANK < LAST else 0}"):
             renew(over)
         over._runner.timeout_s = 20.0
@@ -220,7 +221,7 @@ def test_a_world_is_renewed(standing: hpccomm.World) -> None:
 
 
 def test_a_receive_from_any_rank_waits_for_a_late_sender_and_ends_with_its_group() -> None:
-    over, tensor = group("hierarchical(mpi4py, gloo, by=2)", 3.0), torch.zeros(3)
+    over, tensor = group("hierarchical(mpi4py, gloo, by=2)", 1.5), torch.zeros(3)
     if RANK == 0:
         work = over.recv_anysource([tensor], 3)
         time.sleep(0.2)

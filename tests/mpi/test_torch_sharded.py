@@ -103,6 +103,7 @@ def half_loss(model: torch.nn.Module, step: int) -> torch.Tensor:
     return error(model(inputs).float(), inputs)
 
 
+@FEW
 def test_fsdp_on_a_mesh_of_two_dimensions(case: hpccomm.World) -> None:
     model = sharded(mesh(2, HALF))
     assert_same(train(model, here(model)), alone(network()))
@@ -170,8 +171,7 @@ def load(folder: Path, over: DeviceMesh) -> tuple[torch.nn.Module, torch.optim.O
     return model, optimizer
 
 
-@FEW
-@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize(("case", "apart"), zip(CASES[:2], (False, True), strict=False), indirect=["case"], ids=str)
 def test_checkpoint(case: hpccomm.World, tmp_path: Path, apart: bool) -> None:
     folder = COMM.bcast(tmp_path)
     model = sharded(mesh())

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 import torch.distributed as dist
 from mpi4py import MPI
-from training import FEW_RANKS
-from worlds import COMM
+from worlds import COMM, FEW_RANKS
 
 from harness import ROOT
 from states import state

@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "jobs"))
 
 import train_parallel
 
-EPOCHS, SEED, LR, ROWS = 2, 3, 5e-3, 500
+EPOCHS, SEED, LR, ROWS, TEST_ROWS = 2, 3, 5e-3, 240, 120
 CASES = {2: [(2, 1), (1, 2)], 4: [(2, 2)]}.get(COMM.size, [])
 
 pytestmark = [
@@ -35,7 +35,9 @@ pytestmark = [
 def _in_float64_and_soon_over(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_default_dtype(torch.float64)
     data, test = train_parallel.digits()
-    monkeypatch.setattr(train_parallel, "digits", lambda: (TensorDataset(*data[:ROWS]), test))
+    monkeypatch.setattr(
+        train_parallel, "digits", lambda: (TensorDataset(*data[:ROWS]), TensorDataset(*test[:TEST_ROWS]))
+    )
     yield
     torch.set_default_dtype(torch.float32)
 

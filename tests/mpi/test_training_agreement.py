@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 import torch.distributed as dist
-from training import FEW_RANKS, GRADIENT_CASES, SIZE, loss, network
-from worlds import COMM, world
+from training import GRADIENT_CASES, SIZE, loss, network
+from worlds import COMM, FEW_RANKS, world
 
 import hpccomm
 from hpccomm.errors import TrainingError

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from training import FEW_RANKS, GRADIENT_CASES, SIZE, assert_same
-from worlds import COMM, world
+from training import GRADIENT_CASES, SIZE, assert_same
+from worlds import COMM, FEW_RANKS, world
 
 import hpccomm
 from hpccomm.training import SyncBatchNorm

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from training import FEW_RANKS, GRADIENT_CASES, SIZE, STEPS, alone, assert_same, error, loss, network, rows, sgd, whole
-from worlds import COMM, world
+from training import GRADIENT_CASES, SIZE, STEPS, alone, assert_same, error, loss, network, rows, sgd, whole
+from worlds import COMM, FEW_RANKS, world
 
 import hpccomm
 from hpccomm.errors import HpccommError, OptionError, TrainingError, UnsupportedError

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from training import FEW_RANKS, GRADIENT_CASES, SIZE, assert_same, network
-from worlds import COMM, world
+from training import GRADIENT_CASES, SIZE, assert_same, network
+from worlds import COMM, FEW_RANKS, world
 
 import hpccomm
 from hpccomm.errors import OptionError, TrainingError

@@ -8,8 +8,8 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from training import FEW_RANKS, GRADIENT_CASES, SIZE, alone, assert_same, loss, network, train, whole
-from worlds import COMM, world
+from training import GRADIENT_CASES, SIZE, alone, assert_same, loss, network, train, whole
+from worlds import COMM, FEW_RANKS, world
 
 import hpccomm
 from hpccomm.errors import HpccommError, OptionError

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
-from training import FEW_RANKS, GRADIENT_CASES, SIZE, assert_same, error, network, sgd, whole
-from worlds import COMM, world
+from training import GRADIENT_CASES, SIZE, assert_same, error, network, sgd, whole
+from worlds import COMM, FEW_RANKS, world
 
 import hpccomm
 from hpccomm.errors import OptionError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 
@@ -14,10 +14,17 @@ import hpccomm
 
 COMM = MPI.COMM_WORLD
 
+FEW_RANKS = pytest.mark.skipif(COMM.size > 3, reason="a third rank is the last that changes anything")
 in_few_ranks = pytest.mark.skipif(
     COMM.size > 3 and MPI.get_vendor()[0] != "Open MPI",
     reason="ranks of this MPI hold the cores that they wait on, so that these tests take many minutes",
 )
+
+
+def by_this_mpi(backends: Sequence[str]) -> list[str]:
+    """Give those of some backends in which this MPI has a part: where gloo does all, one MPI, Open MPI, is enough."""
+    return [one for one in backends if "mpi4py" in one or "gloo" not in one or MPI.get_vendor()[0] == "Open MPI"]
+
 
 PLACEMENTS = {
     5: ["AABBC"],
@@ -29,10 +36,9 @@ PLACEMENTS = {
 """Node of each rank, for every number of ranks that is tested."""
 
 _HERE = PLACEMENTS[COMM.size]
+LEAVES = by_this_mpi(["mpi4py", "gloo", "shm(crossover=1)"])
 _ON_HOST = [
-    ("A" * COMM.size, "mpi4py"),
-    ("A" * COMM.size, "gloo"),
-    ("A" * COMM.size, "shm(crossover=1)"),
+    *(("A" * COMM.size, leaf) for leaf in LEAVES),
     *((placement, "hierarchical(mpi4py, gloo)") for placement in _HERE),
     (_HERE[0], "hierarchical(gloo, mpi4py)"),
     (_HERE[-1], "hierarchical(shm(crossover=1), hierarchical(mpi4py, gloo, by=1))"),
@@ -58,6 +64,12 @@ CASES = (
     ]
 )
 """Placement and backend of every world that collectives are tested in."""
+
+
+def is_first(world: hpccomm.World) -> bool:
+    """Tell whether the placement of a world is the first one of its backend in CASES."""
+    first = next(placement for placement, backend in CASES if backend == world.backend)
+    return world.topology.nodes == tuple(map(sorted(set(first)).index, first))
 
 
 def is_bare_nccl(world: hpccomm.World) -> bool:

@@ -1,7 +1,11 @@
-"""MPI that takes calls from one thread at a time: whoever waits steps everything, and nothing is different."""
+"""MPI that takes calls from one thread at a time: whoever waits steps everything, and nothing is different.
+
+A world of each backend that is given, one after the other.
+"""
 
 from __future__ import annotations
 
+import sys
 import time
 
 import mpi4py
@@ -9,14 +13,14 @@ import mpi4py
 mpi4py.rc.thread_level = "serialized"
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
-from mpi4py import MPI  # noqa: E402 - starts MPI
+from mpi4py import MPI  # noqa: E402, F401 - starts MPI
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 import hpccomm  # noqa: E402
 
 
-def main() -> None:
-    with hpccomm.init("hierarchical(mpi4py, gloo)" if MPI.COMM_WORLD.size > 2 else "mpi4py", timeout_s=60) as world:
+def main(backend: str) -> None:
+    with hpccomm.init(backend, timeout_s=60) as world:
         rank, size = world.topology.rank, world.topology.world_size
         groups = [dist.new_group(backend="hpccomm", pg_options=hpccomm.Options("mpi4py")) for _ in range(2)]
         stepped = dist.new_group(backend="hpccomm", pg_options=hpccomm.Options("ring(mpi4py)"))
@@ -43,7 +47,8 @@ def main() -> None:
         dist.send(torch.full((3,), float(rank)), (rank + 1) % size)
         receiving.wait()
         assert arrived.eq((rank - 1) % size).all()
-        print("right\n", end="", flush=True)
+        print(f"{backend} is right\n", end="", flush=True)
 
 
-main()
+for asked in sys.argv[1:]:
+    main(asked)
