@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpccomm.bootstrap.abort import guard
+from hpccomm.bootstrap.slurm_pmi import short_values
 from hpccomm.bootstrap.vigil import vigil
 from hpccomm.errors import LaunchError
 from hpccomm.launch import Launch, Launcher, check_library, check_world
-from hpccomm.launch.launchers import PMI, PMIX
+from hpccomm.launch.launchers import PMI, PMIX, SLURM
 from hpccomm.rollcall import RollCall
 from hpccomm.watch.startup import StartUp, WindingUp
 
@@ -76,7 +77,10 @@ def start(
     if not MPI.Is_initialized():
         check_library(launch, vendor=vendor, library=MPI.Get_library_version())
         _choose_settings(vendor, launch)
-        with vigil.over_mpi(StartUp, launch.launcher, environ, timeout_s=timeout_s, quiet_s=quiet_s):
+        with (
+            vigil.over_mpi(StartUp, launch.launcher, environ, timeout_s=timeout_s, quiet_s=quiet_s),
+            short_values(environ if launch.launcher == SLURM else {}),
+        ):
             _initialise(MPI)
         _ours.update(launcher=launch.launcher, environ=environ)
         atexit.register(wind_up)
