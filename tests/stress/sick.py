@@ -45,7 +45,7 @@ class Bench:
 
     def run(self, *arguments: str, seconds: float = 0.0, where: str = "call") -> Result:
         """Run it to its end."""
-        argv = [self._mpi.python, str(PROGRAM), str(self.rank), str(seconds), where, *arguments]
+        argv = [self._mpi.python, str(PROGRAM), str(self.rank), str(seconds), where, "--backend", "mpi4py", *arguments]
         env = {**self._mpi.environment(), "PYTHONPATH": str(ROOT)}
         with Job(self.cluster.command(self._mpi, argv, self.cluster.names), env=env) as job:
             return job.wait(JOB_S)
