@@ -233,8 +233,6 @@ class FailoverBackend(Backend):
         yield LibraryCall(lambda _: made.append(self._make(0)), "the first backend to be made anew")
         self._goes_back, self._fell_at = False, time.monotonic()
         if made[0] is not None and self._is_served_by(made[0]):
-            if (old := self._made[0]) is not None:
-                self._retired.append(old)  # messages may still go over it
             before, self._made[0], self._place = self._asked[self._place], made[0], 0
             self._note(f"from {before} back to {self._asked[0]} after {self._back_after:g} s")
 
@@ -259,6 +257,9 @@ class FailoverBackend(Backend):
     def _go_on_with_next(self, why: str) -> None:
         """Use the next backend that stands, and say so; raise on all ranks where none is left."""
         former, self._fell_at = self._place, time.monotonic()
+        if former >= 0:  # it may hold messages of what failed, which nothing later must receive
+            self._retired.append(self._standing)
+            self._made[former] = None
         left = [number for number in range(former + 1, len(self._made)) if self._made[number] is not None]
         if not left:
             raise BackendError(
