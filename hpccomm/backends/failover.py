@@ -19,11 +19,10 @@ from hpccomm.backends.base import Backend, LibraryCall, Operation, offsets
 from hpccomm.backends.c10d import Op
 from hpccomm.backends.context import Context
 from hpccomm.backends.jury import HEARD, Jury, checksum
-from hpccomm.backends.registry import build
 from hpccomm.backends.repeatable import Blocks, Repeatable
+from hpccomm.backends.standing import build_apart, discard
 from hpccomm.backends.strict import polled
 from hpccomm.errors import BackendError, HpccommError, OptionError, UnsupportedError
-from hpccomm.exchange import together
 from hpccomm.expression import Expression
 from hpccomm.watch.patrol import say
 
@@ -52,7 +51,7 @@ class FailoverBackend(Backend):
         self._goes_back, self._fell_at = False, time.monotonic()
         self._jury = Jury(context.child("jury"))
         self._why = ""
-        self._made = [self._make(number) for number in range(len(backends))]
+        self._made = [self._make(number, context.timeout_s) for number in range(len(backends))]
         self._retired: list[Backend] = []
         self._place = -1
         self._go_on_with_next(self._why)
@@ -148,6 +147,7 @@ class FailoverBackend(Backend):
         """Close all backends."""
         for backend in (*self._made, *self._retired):
             if backend is not None:
+                backend.context.health.broken |= self.context.health.broken
                 backend.close()
         self._jury.close()
         super().close()
@@ -230,11 +230,14 @@ class FailoverBackend(Backend):
         """Make the first backend anew, once all ranks have come, and use it if that succeeds on all of them."""
         yield from self._jury.agree("")
         made: list[Backend | None] = []
-        yield LibraryCall(lambda _: made.append(self._make(0)), "the first backend to be made anew")
+        yield LibraryCall(lambda _: made.append(self._make(0, self._patience_s)), "the first backend to be made anew")
         self._goes_back, self._fell_at = False, time.monotonic()
-        if made[0] is not None and self._is_served_by(made[0]):
-            before, self._made[0], self._place = self._asked[self._place], made[0], 0
+        if (first := made[0]) is not None and self._is_served_by(first):
+            before, self._made[0], self._place = self._asked[self._place], first, 0
             self._note(f"from {before} back to {self._asked[0]} after {self._back_after:g} s")
+        elif first is not None:
+            first.close()
+            discard(self.context, first.context)
 
     def _is_served_by(self, backend: Backend) -> bool:
         """Tell whether a backend does all that was promised when it may not have stood."""
@@ -242,17 +245,13 @@ class FailoverBackend(Backend):
         serves = all(ops <= reduces.get(dtype, frozenset()) for dtype, ops in self.support.reductions.items())
         return serves and backend.max_count >= self.max_count
 
-    def _make(self, number: int) -> Backend | None:
+    def _make(self, number: int, timeout_s: float) -> Backend | None:
         """Build a backend on channels of its own; collective. None where that failed, as all ranks know alike."""
         self._makings += 1
         name = f"{number} made {self._makings}"
-        try:
-            return together(self.context.exchange, lambda: build(polled(self._asked[number]), self.context.child(name)))
-        except HpccommError as error:
-            if not error.everywhere:
-                raise
-            self._why = error.summary
-            return None
+        made, why = build_apart(polled(self._asked[number]), self.context, name, timeout_s)
+        self._why = why or self._why
+        return made
 
     def _go_on_with_next(self, why: str) -> None:
         """Use the next backend that stands, and say so; raise on all ranks where none is left."""
