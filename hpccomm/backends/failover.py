@@ -18,6 +18,7 @@ import torch
 from hpccomm.backends.base import Backend, LibraryCall, Operation, offsets
 from hpccomm.backends.c10d import Op
 from hpccomm.backends.context import Context
+from hpccomm.backends.device import device_of
 from hpccomm.backends.jury import HEARD, Jury, checksum
 from hpccomm.backends.repeatable import Blocks, Repeatable
 from hpccomm.backends.standing import build_apart, discard
@@ -182,6 +183,11 @@ class FailoverBackend(Backend):
 
     def _begun(self, work: Repeatable, out: torch.Tensor) -> Operation:
         yield from work.begin(self._standing, out)  # here, as a backend may raise before it yields
+        device = device_of(self.context.device)
+        if device is not None and device.owns(out):  # what is queued has yet to come out well
+            event = device.record(device.current())
+            while not event.query():
+                yield "the GPU"
 
     def _tried(self, operation: Operation) -> Generator[str | LibraryCall, None, str]:
         """Step an operation, and give what went wrong, or an empty text."""

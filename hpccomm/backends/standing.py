@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from hpccomm.backends.base import Backend
 from hpccomm.backends.context import Context, Health
+from hpccomm.backends.device import device_of
 from hpccomm.backends.registry import build
+from hpccomm.backends.staged import staged
 from hpccomm.errors import DeadlineError, RankLostError
 from hpccomm.exchange import first_error
 from hpccomm.expression import Expression
 
 
 def build_apart(expression: Expression, context: Context, name: str, timeout_s: float) -> tuple[Backend | None, str]:
-    """Build a backend; collective.
+    """Build a backend, which takes a GPU's tensors where there is one, as those beside it may; collective.
 
     Args:
         expression: The backend.
@@ -31,7 +33,7 @@ def build_apart(expression: Expression, context: Context, name: str, timeout_s: 
     try:
         part = context.child(name)
         part.timeout_s, part.health = timeout_s, Health()
-        made = build(expression, part)
+        made = staged(build(expression, part), device_of(part.device))
     except Exception as error:
         failure = error
     refusal = first_error(context.exchange, failure)
