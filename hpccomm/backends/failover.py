@@ -69,7 +69,9 @@ class FailoverBackend(Backend):
 
     def broadcast(self, buffer: torch.Tensor, root: int) -> Operation:
         """Overwrite with the root's; all must get the same."""
-        return self._carried(Repeatable(lambda over, out: over.broadcast(out, root), buffer, reads=True, same=True))
+        stands = self.rank == root
+        work = Repeatable(lambda over, out: over.broadcast(out, root), buffer, reads=stands, same=True, stands=stands)
+        return self._carried(work)
 
     def all_gather(self, output: torch.Tensor, source: torch.Tensor, counts: Sequence[int] | None = None) -> Operation:
         """Collect all ranks' blocks; all must get the same."""
@@ -177,7 +179,7 @@ class FailoverBackend(Backend):
             failure = yield from self._tried(self._begun(work, out))
             failure = yield from self._judged(work, out, failure)
             if not failure:
-                work.result.copy_(out)
+                work.store(out)
                 return
             self._go_on_with_next(failure)
 

@@ -86,3 +86,15 @@ def test_a_rank_that_comes_too_late_to_a_construction_fails_it_on_all() -> None:
     with pytest.raises(DeadlineError):
         group(f"failover(faulty(mpi4py, late(at=construction), rank={LAST}, seconds=2.5), gloo)", 1.5)
     dist.barrier()
+
+
+def test_the_root_of_a_broadcast_keeps_its_tensor_untouched() -> None:
+    """Autograd may have saved it, and its memory may be read-only."""
+    tensor = torch.full((3,), float(RANK))
+    changes = {}
+    for backend in ("mpi4py", "failover(mpi4py, gloo)"):
+        over, before = group(backend), tensor._version
+        dist.broadcast(tensor, 0, group=over)
+        changes[backend] = tensor._version - before
+        assert tensor.tolist() == [0.0] * 3
+    assert RANK or len(set(changes.values())) == 1
