@@ -259,7 +259,9 @@ class World:
         self._boot.close()
 
     def _leave(self) -> None:
-        """Take the groups and the watch down, to be built anew."""
+        """Take the groups and the watch down, to be built anew; nothing that is under way is waited for."""
+        for log in list(flight.logs.values()):
+            log.why_dead = log.why_dead or "the world shrinks"
         self._destroy_groups()
         vigil.leave(tells=False)
         flight.logs.clear()
