@@ -199,6 +199,24 @@ def agree(exchange: Exchange, error: Exception | None, call: str = "gather") -> 
         HpccommError: The same on all ranks, marked `everywhere`; the error's rank stands in its text.
         DeadlineError: Ranks did not come; this rank's own error is its cause.
     """
+    raised = first_error(exchange, error, call)
+    if raised is not None:
+        raise raised from error
+
+
+def first_error(exchange: Exchange, error: Exception | None, call: str = "gather") -> HpccommError | None:
+    """Give every rank the error of the lowest rank that has one, or None; collective.
+
+    Unlike `agree` it lets what all ranks know be told from what kept them from knowing it, which it raises.
+
+    Args:
+        exchange: Reaches all ranks that take part.
+        error: What went wrong on this rank, or None.
+        call: What is agreed on, for messages.
+
+    Raises:
+        DeadlineError: Ranks did not come; this rank's own error is its cause.
+    """
     try:
         errors = exchange.all_gather(_portable(error), call)
     except DeadlineError as late:
@@ -207,13 +225,13 @@ def agree(exchange: Exchange, error: Exception | None, call: str = "gather") -> 
         raise
     first = next((rank for rank, found in enumerate(errors) if found is not None), None)
     if first is None:
-        return
-    raised = copy(errors[first])
-    assert raised is not None
+        return None
+    told = copy(errors[first])
+    assert told is not None
     if len({str(found) for found in errors}) > 1:
-        raised.found = f"rank {first}: {raised.found}"
-    raised.everywhere = True
-    raise raised from error
+        told.found = f"rank {first}: {told.found}"
+    told.everywhere = True
+    return told
 
 
 def together(exchange: Exchange, action: Callable[[], T], call: str = "gather") -> T:

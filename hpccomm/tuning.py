@@ -17,6 +17,7 @@ from hpccomm.errors import ExpressionError, OptionError
 from hpccomm.expression import parse
 
 VERSION = 1
+_OUTERMOST = ("failover", "checked")
 _MARK = "hpccomm_tuning"
 
 Choice = tuple[int, str]
@@ -61,6 +62,21 @@ class Tuning:
     setup: Setup
     choices: Mapping[str, Sequence[Choice]]
     times: Mapping[str, Times] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what must stand around a whole group's backend.
+
+        Raises:
+            OptionError: A backend is, or holds, such a one.
+        """
+        for backend in self.backends():
+            whole = [node.name for _, node in parse(backend).walk() if node.name in _OUTERMOST]
+            if whole:
+                raise OptionError(
+                    f"choose {backend} for some sizes",
+                    found=f"{whole[0]} sees to all operations of a group, and keeps count of them",
+                    remedy="measure what stands inside it, and put it around auto",
+                )
 
     def backend(self, collective: str, size_bytes: int) -> str:
         """Give the fastest backend; a collective that is not in the table goes as all_reduce does."""

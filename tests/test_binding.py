@@ -58,6 +58,15 @@ def test_each_rank_takes_the_least_taken_device(
             assert bool(one.note) == (devices.count(devices[rank]) > 1)
 
 
+def test_ranks_that_are_left_keep_what_they_have() -> None:
+    found = [bind([ALL] * 3, rank, ["GPU-b", "GPU-d", "GPU-b"]) for rank in range(3)]
+    assert [(one.index, one.name, one.sharers) for one in found if one is not None] == [
+        (1, "GPU-b", (0, 2)),
+        (3, "GPU-d", (1,)),
+        (1, "GPU-b", (0, 2)),
+    ]
+
+
 @pytest.mark.parametrize(
     ("hosts", "names", "said"),
     [

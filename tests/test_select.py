@@ -35,6 +35,7 @@ def test_choice(hosts: str, has_mpi: bool, expression: str, why: str) -> None:
         ("auto", "auto(deadline=strict)"),
         ("hierarchical(auto, gloo, by=2)", "hierarchical(auto(deadline=strict), gloo, by=2)"),
         ("ring(mpi4py)", "ring(mpi4py)"),
+        ("shm(crossover=8)", "shm(crossover=8, deadline=strict)"),
         ("mpi4py(deadline=arrival)", "mpi4py(deadline=arrival)"),
     ],
 )

@@ -73,6 +73,16 @@ def test_a_damaged_table_is_refused(damage: object, tmp_path: Path) -> None:
         load(file)
 
 
+@pytest.mark.parametrize("backend", ("failover(shm, gloo)", "checked(gloo)"))
+def test_what_stands_around_a_group_is_no_choice(backend: str, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="keeps count"):
+        Tuning(SETUP, {"all_reduce": [(0, "gloo"), (4096, backend)]})
+    file = tmp_path / "tuning.json"
+    file.write_text(TUNING.text().replace('"shm"', f'"{backend}"'))
+    with pytest.raises(OptionError, match=r"tuning\.json"):
+        load(file)
+
+
 def test_another_set_up_is_told() -> None:
     other = Setup((4,), "a processor", "cpu", "2.13.0", "Open MPI 5.0.11")
     assert SETUP.differences(SETUP) == []

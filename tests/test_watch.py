@@ -9,6 +9,8 @@ import sys
 import threading
 
 from hpccomm.watch.channel import Channel, await_any
+from hpccomm.watch.flight import Flight
+from hpccomm.watch.losses import Losses
 
 _AFTER_ASYNCIO = """
 import asyncio, os, signal, time
@@ -49,3 +51,23 @@ def test_descriptors_past_1024_are_awaited() -> None:
         for descriptor in (end, other, 2000):
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_what_is_begun_after_a_loss_is_ended_too() -> None:
+    ended: list[str] = []
+    losses = Losses(
+        Channel("127.0.0.1", "token"),
+        Flight(),
+        0,
+        describe=str,
+        failed=lambda: [1],
+        revoke=lambda: ended.append("all that stands"),
+    )
+    for _ in range(3):
+        seen = len(ended)
+        assert losses.found() == "lost [1]"
+        assert len(ended) > seen
+    losses.close()
+    seen = len(ended)
+    losses.look()
+    assert len(ended) == seen

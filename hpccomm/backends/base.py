@@ -199,6 +199,10 @@ class Backend(ABC):
         self.context.close()
 
 
+DEADLINES = ("arrival", "strict")
+"""How MPI may hold a deadline: until all ranks have arrived, or throughout."""
+
+
 def bad_option(backend: str, name: str, value: object, wanted: str) -> OptionError:
     """Give the error, the same on all ranks, of an option of a backend that has a value it does not take."""
     return OptionError(

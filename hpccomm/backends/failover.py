@@ -18,12 +18,12 @@ import torch
 from hpccomm.backends.base import Backend, LibraryCall, Operation, offsets
 from hpccomm.backends.c10d import Op
 from hpccomm.backends.context import Context
+from hpccomm.backends.device import device_of
 from hpccomm.backends.jury import HEARD, Jury, checksum
-from hpccomm.backends.registry import build
 from hpccomm.backends.repeatable import Blocks, Repeatable
+from hpccomm.backends.standing import build_apart, discard
 from hpccomm.backends.strict import polled
 from hpccomm.errors import BackendError, HpccommError, OptionError, UnsupportedError
-from hpccomm.exchange import together
 from hpccomm.expression import Expression
 from hpccomm.watch.patrol import say
 
@@ -52,7 +52,7 @@ class FailoverBackend(Backend):
         self._goes_back, self._fell_at = False, time.monotonic()
         self._jury = Jury(context.child("jury"))
         self._why = ""
-        self._made = [self._make(number) for number in range(len(backends))]
+        self._made = [self._make(number, context.timeout_s) for number in range(len(backends))]
         self._retired: list[Backend] = []
         self._place = -1
         self._go_on_with_next(self._why)
@@ -69,7 +69,9 @@ class FailoverBackend(Backend):
 
     def broadcast(self, buffer: torch.Tensor, root: int) -> Operation:
         """Overwrite with the root's; all must get the same."""
-        return self._carried(Repeatable(lambda over, out: over.broadcast(out, root), buffer, reads=True, same=True))
+        stands = self.rank == root
+        work = Repeatable(lambda over, out: over.broadcast(out, root), buffer, reads=stands, same=True, stands=stands)
+        return self._carried(work)
 
     def all_gather(self, output: torch.Tensor, source: torch.Tensor, counts: Sequence[int] | None = None) -> Operation:
         """Collect all ranks' blocks; all must get the same."""
@@ -148,6 +150,7 @@ class FailoverBackend(Backend):
         """Close all backends."""
         for backend in (*self._made, *self._retired):
             if backend is not None:
+                backend.context.health.broken |= self.context.health.broken
                 backend.close()
         self._jury.close()
         super().close()
@@ -176,12 +179,17 @@ class FailoverBackend(Backend):
             failure = yield from self._tried(self._begun(work, out))
             failure = yield from self._judged(work, out, failure)
             if not failure:
-                work.result.copy_(out)
+                work.store(out)
                 return
             self._go_on_with_next(failure)
 
     def _begun(self, work: Repeatable, out: torch.Tensor) -> Operation:
         yield from work.begin(self._standing, out)  # here, as a backend may raise before it yields
+        device = device_of(self.context.device)
+        if device is not None and device.owns(out):  # what is queued has yet to come out well
+            event = device.record(device.current())
+            while not event.query():
+                yield "the GPU"
 
     def _tried(self, operation: Operation) -> Generator[str | LibraryCall, None, str]:
         """Step an operation, and give what went wrong, or an empty text."""
@@ -230,13 +238,14 @@ class FailoverBackend(Backend):
         """Make the first backend anew, once all ranks have come, and use it if that succeeds on all of them."""
         yield from self._jury.agree("")
         made: list[Backend | None] = []
-        yield LibraryCall(lambda _: made.append(self._make(0)), "the first backend to be made anew")
+        yield LibraryCall(lambda _: made.append(self._make(0, self._patience_s)), "the first backend to be made anew")
         self._goes_back, self._fell_at = False, time.monotonic()
-        if made[0] is not None and self._is_served_by(made[0]):
-            if (old := self._made[0]) is not None:
-                self._retired.append(old)  # messages may still go over it
-            before, self._made[0], self._place = self._asked[self._place], made[0], 0
+        if (first := made[0]) is not None and self._is_served_by(first):
+            before, self._made[0], self._place = self._asked[self._place], first, 0
             self._note(f"from {before} back to {self._asked[0]} after {self._back_after:g} s")
+        elif first is not None:
+            first.close()
+            discard(self.context, first.context)
 
     def _is_served_by(self, backend: Backend) -> bool:
         """Tell whether a backend does all that was promised when it may not have stood."""
@@ -244,21 +253,20 @@ class FailoverBackend(Backend):
         serves = all(ops <= reduces.get(dtype, frozenset()) for dtype, ops in self.support.reductions.items())
         return serves and backend.max_count >= self.max_count
 
-    def _make(self, number: int) -> Backend | None:
+    def _make(self, number: int, timeout_s: float) -> Backend | None:
         """Build a backend on channels of its own; collective. None where that failed, as all ranks know alike."""
         self._makings += 1
         name = f"{number} made {self._makings}"
-        try:
-            return together(self.context.exchange, lambda: build(polled(self._asked[number]), self.context.child(name)))
-        except HpccommError as error:
-            if not error.everywhere:
-                raise
-            self._why = error.summary
-            return None
+        made, why = build_apart(polled(self._asked[number]), self.context, name, timeout_s)
+        self._why = why or self._why
+        return made
 
     def _go_on_with_next(self, why: str) -> None:
         """Use the next backend that stands, and say so; raise on all ranks where none is left."""
         former, self._fell_at = self._place, time.monotonic()
+        if former >= 0:  # it may hold messages of what failed, which nothing later must receive
+            self._retired.append(self._standing)
+            self._made[former] = None
         left = [number for number in range(former + 1, len(self._made)) if self._made[number] is not None]
         if not left:
             raise BackendError(

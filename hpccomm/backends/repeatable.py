@@ -22,6 +22,7 @@ class Repeatable:
         result: The user's.
         reads: Whether what stands in the result counts.
         same: Whether all ranks must get the same.
+        stands: Whether the result is there already, and must not be touched.
         sent: What this rank sends to each, where that arrives unchanged.
         received: Gives what came from each, of a result.
     """
@@ -30,5 +31,11 @@ class Repeatable:
     result: torch.Tensor
     reads: bool = False
     same: bool = False
+    stands: bool = False
     sent: Blocks = ()
     received: Callable[[torch.Tensor], Blocks] = lambda result: ()
+
+    def store(self, out: torch.Tensor) -> None:
+        """Put into the user's result what came out, once it is known to be right."""
+        if not self.stands:
+            self.result.copy_(out)

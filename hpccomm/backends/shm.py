@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import torch
 
-from hpccomm.backends.base import Backend, Operation
+from hpccomm.backends.base import DEADLINES, Backend, Operation, bad_option
 from hpccomm.backends.c10d import Op, ReduceOp
 from hpccomm.backends.carried import CarriedBackend
 from hpccomm.backends.combine import COMBINE, REDUCTIONS
@@ -24,7 +24,7 @@ from hpccomm.backends.registry import build
 from hpccomm.backends.support import HALVES, Support
 from hpccomm.backends.windows import Block, Call, Cut, Stage, Windows, blocks_of, in_rounds
 from hpccomm.errors import BackendError
-from hpccomm.expression import parse
+from hpccomm.expression import Expression, parse
 
 _SUMMED = frozenset({ReduceOp.SUM, ReduceOp.PRODUCT})
 _CROSSOVER = 4 * 2**20
@@ -38,13 +38,16 @@ class ShmBackend(CarriedBackend):
     Args:
         context: The group.
         crossover: Bytes of a tensor from which on it goes through windows.
+        deadline: How MPI holds its own below the crossover, as `mpi4py` takes it.
 
     Raises:
         BackendError: The ranks are on several hosts, or share no memory; raised on all ranks.
     """
 
-    def __init__(self, context: Context, *, crossover: int = _CROSSOVER) -> None:
+    def __init__(self, context: Context, *, crossover: int = _CROSSOVER, deadline: str = "arrival") -> None:
         super().__init__(context)
+        if deadline not in DEADLINES:
+            raise bad_option("shm", "deadline", deadline, " or ".join(DEADLINES))
         if not context.topology.one_host:
             raise BackendError(
                 "build backend shm",
@@ -54,8 +57,9 @@ class ShmBackend(CarriedBackend):
             )
         self._crossover = crossover
         self._windows = Windows(context.exchange)
-        carrier = "gloo" if context.communicator is None else "mpi4py"
-        self._carrier: Backend = build(parse(carrier), context.child("carrier"))
+        mpi = Expression("mpi4py", options=(("deadline", deadline),))
+        carrier = parse("gloo") if context.communicator is None else mpi
+        self._carrier: Backend = build(carrier, context.child("carrier"))
         self.max_count = self._carrier.max_count
         self.support = _support(self._carrier.support)
         self._others = [(self.rank + shift) % self.size for shift in range(1, self.size)]

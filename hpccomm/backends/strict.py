@@ -10,7 +10,7 @@ import os
 from dataclasses import replace
 
 from hpccomm.algorithms import ALGORITHMS
-from hpccomm.backends.base import Backend, bad_option
+from hpccomm.backends.base import DEADLINES, Backend, bad_option
 from hpccomm.backends.context import Context
 from hpccomm.backends.cuda_aware import Verdict, agreed
 from hpccomm.backends.device import device_of
@@ -18,6 +18,7 @@ from hpccomm.backends.mpi import MpiBackend
 from hpccomm.backends.scheduled import ScheduledBackend
 from hpccomm.expression import Expression, parse
 
+_HOLDERS = ("mpi4py", "auto", "shm")  # that take deadline=
 ALGORITHM = "halving_doubling"  # the fewest steps of those that move the fewest bytes
 
 
@@ -47,14 +48,14 @@ def build_mpi(context: Context, *, deadline: str = "arrival") -> Backend:
 
 def check_deadline(name: str, deadline: str) -> None:
     """Refuse a way to hold the deadline that there is not."""
-    if deadline not in ("arrival", "strict"):
-        raise bad_option(name, "deadline", deadline, "arrival or strict")
+    if deadline not in DEADLINES:
+        raise bad_option(name, "deadline", deadline, " or ".join(DEADLINES))
 
 
 def polled(expression: Expression) -> Expression:
     """Have MPI's collectives go by polled schedules in an expression, so that a stall inside them is seen."""
     if expression.name in ALGORITHMS:
         return expression
-    if expression.name in ("mpi4py", "auto") and not expression.options:
-        return replace(expression, options=(("deadline", "strict"),))
+    if expression.name in _HOLDERS and "deadline" not in expression.keywords:
+        return replace(expression, options=(*expression.options, ("deadline", "strict")))
     return replace(expression, arguments=tuple(polled(one) for one in expression.arguments))

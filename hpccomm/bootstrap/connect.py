@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -127,21 +127,26 @@ class Hello:
     cores: frozenset[int]
     settings: dict[str, str]
     gpus: tuple[str, ...]
+    held: str = ""
 
 
-def introduce(exchange: Exchange, environ: Mapping[str, str], shared: int | None) -> list[Hello]:
+def introduce(
+    exchange: Exchange, environ: Mapping[str, str], shared: int | None, held: Binding | None = None
+) -> list[Hello]:
     """Have every rank tell all others where it is, and compare their settings; collective.
 
     Args:
         exchange: Reaches the ranks.
         environ: The environment.
         shared: The lowest rank that shares memory with this one, as MPI sees it, or None.
+        held: The GPU that this rank has already, or None.
 
     Raises:
         OptionError: A setting is wrong or differs between ranks.
     """
     cores = frozenset(os.sched_getaffinity(0))
     hello = Hello(identify(environ, shared), this_process(), cores, settings(environ), visible_devices(environ))
+    hello = hello if held is None else replace(hello, held=held.name)
     everyone = exchange.all_gather(hello, "gather of settings")
     exchange.describe = _describe_from([one.process for one in everyone])
     check_equal([one.settings for one in everyone])
@@ -165,7 +170,8 @@ def watch_over(boot: Boot, everyone: Sequence[Hello], environ: Mapping[str, str]
     host = topology.hosts[exchange.rank]
     here = [rank for rank, where in enumerate(topology.hosts) if where == host]
     boot.crowded = engine.crowded = len(here) > len(frozenset[int]().union(*(everyone[rank].cores for rank in here)))
-    boot.binding = bind([everyone[rank].gpus for rank in here], here.index(exchange.rank))
+    held = [everyone[rank].held for rank in here]
+    boot.binding = bind([everyone[rank].gpus for rank in here], here.index(exchange.rank), held)
     boot.device, boot.serves_gpus = take(boot.binding), all(one.gpus for one in everyone)
     exchange.name = "world"
 

@@ -76,7 +76,7 @@ def _connected(before: Boot, communicator: Any) -> Boot:
     _attempts += 1
     exchange = MpiExchange(communicator, timeout_s=before.timeout_s, quiet_s=before.quiet_s, name="shrink")
     guard.rank, guard.size = exchange.rank, exchange.size
-    everyone = introduce(exchange, os.environ, None)
+    everyone = introduce(exchange, os.environ, None, before.binding)
     topology = resolve(exchange.rank, [one.identity for one in everyone])
     store, endpoint = serve(exchange, before.address, port=port_asked(os.environ), timeout_s=before.timeout_s)
     now = replace(

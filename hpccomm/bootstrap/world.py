@@ -46,6 +46,7 @@ class World:
         self._closed = False
         self._environment: environment.Saved = {}
         self._losses: list[str] = []
+        self._fell_back: tuple[str, ...] = ()
         self.device = booted.device
         atexit.register(self.close)
         plugin.register()
@@ -103,8 +104,8 @@ class World:
 
     @property
     def fell_back(self) -> tuple[str, ...]:
-        """Each change from one backend to another that `failover` has made in `group`."""
-        return tuple(self.group._runner.backend.fell_back)  # type: ignore[attr-defined]
+        """Each change from one backend to another that `failover` has made in `group`, also before it was made anew."""
+        return (*self._fell_back, *self.group._runner.backend.fell_back)  # type: ignore[attr-defined]
 
     def __str__(self) -> str:
         boot = self._boot
@@ -162,7 +163,10 @@ class World:
             DeadlineError: Ranks did not come within the world's deadline; the text says which.
             HpccommError: A backend cannot be built again; the same on all ranks.
         """
-        for group in (self.group, self.intra_node, self.inter_node):
+        before = self.fell_back
+        renew(self.group)
+        self._fell_back = before
+        for group in (self.intra_node, self.inter_node):
             renew(group)
 
     @property
@@ -207,7 +211,9 @@ class World:
         """
         assembly = self._surviving()
         vigil.write_flight("ranks were lost")
+        before = self.fell_back
         lost, text = shrink(self._boot, assembly, self._build, self._leave)
+        self._fell_back = before
         self._losses.append(text)
         self._notes.append(text)
         self.group._runner.log.notes.append(text)  # type: ignore[attr-defined]
@@ -253,7 +259,9 @@ class World:
         self._boot.close()
 
     def _leave(self) -> None:
-        """Take the groups and the watch down, to be built anew."""
+        """Take the groups and the watch down, to be built anew; nothing that is under way is waited for."""
+        for log in list(flight.logs.values()):
+            log.why_dead = log.why_dead or "the world shrinks"
         self._destroy_groups()
         vigil.leave(tells=False)
         flight.logs.clear()

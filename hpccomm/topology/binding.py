@@ -51,7 +51,7 @@ def device_names(variable: str | None, uuids: Sequence[str]) -> tuple[str, ...]:
     return tuple(uuids)
 
 
-def bind(visible: Sequence[Sequence[str]], local_rank: int) -> Binding | None:
+def bind(visible: Sequence[Sequence[str]], local_rank: int, held: Sequence[str] = ()) -> Binding | None:
     """Choose the GPU of a rank: in the order of the ranks, each takes the least taken of those it sees.
 
     Where all see all, that is the one with the number of the local rank; where a launcher gave each rank devices of its
@@ -60,13 +60,14 @@ def bind(visible: Sequence[Sequence[str]], local_rank: int) -> Binding | None:
     Args:
         visible: What each rank of the host sees, by local rank, in CUDA's order.
         local_rank: The rank.
+        held: What each rank has taken before, which it keeps; empty where none has.
 
     Returns:
         None where the rank sees no device.
     """
     taken: list[str] = []
-    for seen in visible:
-        taken.append(min(seen, key=taken.count, default=""))
+    for rank, seen in enumerate(visible):
+        taken.append(held[rank] if any(held) else min(seen, key=taken.count, default=""))
     mine = taken[local_rank]
     if not mine:
         return None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from hpccomm.bootstrap.world import World
+from hpccomm.errors import RankLostError
 
 T = TypeVar("T")
 
@@ -47,7 +48,7 @@ def _attempt(world: World, compute: Callable[[], T], rebuild: Callable[[], objec
     try:
         rebuild()
         return True, [compute()]
-    except Exception:  # DDP hands on an error of its group as another one
-        if not world.lost:
+    except Exception as error:  # DDP hands on an error of its group as another one
+        if not (isinstance(error, RankLostError) or world.lost):
             raise
         return False, []

@@ -61,10 +61,12 @@ class Losses:
                 self._take_in(frozenset(ranks))
 
     def look(self) -> None:
-        """Take in what MPI knows."""
+        """Take in what MPI knows, and end what was begun since a rank was lost."""
         with self._learning:
             if not self._closed:
                 self._take_in(frozenset(self._failed()))
+            if self.ranks and not self._closed:
+                self._revoke()
 
     def found(self, error: Exception | None = None) -> str:
         """Say who is lost; nothing where nobody is.

@@ -277,3 +277,12 @@ def test_a_world_that_ends_with_its_ranks_does_not_shrink() -> None:
             with pytest.raises(WorldError, match="without the ranks that have died"):
                 call()
         assert world.lost == ()
+
+
+def test_a_world_remembers_what_it_fell_back_from_before_it_was_renewed() -> None:
+    with hpccomm.init("failover(faulty(mpi4py, raise, rank=0, call=1), gloo)", timeout_s=30.0) as world:
+        for times in (1, 2):
+            dist.all_reduce(torch.ones(1))
+            assert len(world.fell_back) == times
+            world.renew()
+            assert len(world.fell_back) == times

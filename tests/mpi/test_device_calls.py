@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.distributed as dist
 from worlds import COMM, world
 
+from hpccomm.backends import failover, standing
 from hpccomm.backends.bare import has_backend_class
+from hpccomm.backends.base import LibraryCall, Operation
+from hpccomm.backends.c10d import Op, ReduceOp
+from hpccomm.backends.gloo import GlooBackend
+from hpccomm.backends.registry import build, register
 from hpccomm.bootstrap import plugin
+from hpccomm.expression import parse
 from recording import RecordingDevice
 
 pytestmark = [pytest.mark.mpi, pytest.mark.skipif(COMM.size > 3, reason="nothing new with more ranks")]
@@ -38,3 +46,28 @@ def test_torchs_own_calls_go_through_the_lane(monkeypatch: pytest.MonkeyPatch) -
         device.finish()
         assert set(received.tolist()) == {float(LEFT)}
         dist.barrier()
+
+
+class OnGpu(GlooBackend):
+    """Stands for NCCL, which takes a GPU's tensors alone, and fails."""
+
+    support = replace(GlooBackend.support, devices=frozenset({"cuda"}))
+
+    def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
+        raise RuntimeError("the GPU's links are down")
+
+
+def test_host_memory_serves_where_what_is_for_gpus_alone_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = RecordingDevice()
+    for module in (failover, standing):
+        monkeypatch.setattr(module, "device_of", lambda _: device)
+    register("on_gpu", OnGpu)
+    with world("A" * SIZE, "mpi4py") as made:
+        context = made.group._runner.backend.context.child("failover")  # type: ignore[attr-defined]
+        backend, tensor = build(parse("failover(on_gpu, mpi4py)"), context), device.tensor(torch.ones(4))
+        assert backend.support.devices == {"cuda"}
+        for waits in backend.all_reduce(tensor, ReduceOp.SUM):
+            if isinstance(waits, LibraryCall):
+                waits.call(30.0)
+        assert tensor.tolist() == [SIZE] * 4
+        backend.close()
