@@ -188,7 +188,7 @@ def train(training: Training, bar: Progress) -> list[dict[str, Any]] | None:
         pace = Pace(training)
         for seen in training.steps(epoch, position["seen"]):
             bar.update(task, completed=epoch + seen / training.sampler.total_size)
-            if preemption.agreed():
+            if options.checkpoint and preemption.agreed():  # without one, a job that is requeued would not get on
                 save(training, {**position, "epoch": epoch, "seen": seen})
                 bar.console.print(f"warned: ends at epoch {epoch}, after {seen} rows")
                 return None

@@ -69,6 +69,18 @@ def test_a_fingerprint_is_that_of_the_values_and_not_of_the_layout() -> None:
     assert fingerprint(torch.empty(0)) == fingerprint(torch.empty(0))
 
 
+def test_a_fingerprint_sees_signs_that_change_in_pairs() -> None:
+    for dtype in (torch.float64, torch.float32):
+        tensor = torch.arange(1, 9, dtype=dtype)
+        assert fingerprint(tensor) != fingerprint(-tensor)
+
+
+def test_a_fingerprint_of_a_sparse_gradient_is_that_of_its_values() -> None:
+    embedding = torch.nn.Embedding(4, 2, sparse=True)
+    embedding(torch.tensor([1, 3, 1])).sum().backward()
+    assert fingerprint(embedding.weight.grad) == fingerprint(torch.tensor([[0.0] * 2, [2.0] * 2, [0.0] * 2, [1.0] * 2]))
+
+
 def test_a_fingerprint_of_many_pieces_sees_their_order() -> None:
     tensor = torch.zeros(2 * _PIECE + 3, dtype=torch.int64)
     tensor[5] = 1
@@ -89,6 +101,15 @@ def test_a_sampler_gives_the_rest_of_an_epoch(shuffle: bool) -> None:
                 one.set_position(epoch, 2 * seen)
                 assert [*one] == all_of_it[seen:]
                 assert len(one) == max(0, 6 - seen)
+
+
+def test_the_next_epoch_is_whole_however_it_is_set() -> None:
+    sampler = ResumableSampler(range(11), num_replicas=1, rank=0)
+    sampler.set_position(1, 8)
+    sampler.set_epoch(1)
+    assert len([*sampler]) == 3
+    sampler.set_epoch(2)
+    assert {*sampler} == {*range(11)}
 
 
 @pytest.mark.parametrize("drop_last", [False, True])

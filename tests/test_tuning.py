@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpccomm.errors import OptionError
+from hpccomm.tune import __main__ as tune
 from hpccomm.tune.explain import explain, pick, summed
 from hpccomm.tune.fastest import choices, measured
 from hpccomm.tuning import Setup, Tuning, load
@@ -131,6 +132,28 @@ def test_advice_for_training_by_what_was_measured(nodes: tuple[int, ...], tensor
     assert found["PP"].startswith("not measured: name sendrecv")
 
 
+def test_large_buckets_and_what_lacks_are_told_in_full() -> None:
+    found = explain(Tuning(SETUP, {"all_reduce": [(0, "gloo")]}, {"all_reduce": {1024 * MIB: {"gloo": 1.0}}}))
+    assert found["DDP"].startswith("gloo, bucket_cap_mb=1024: ")
+    assert found["FSDP"].startswith("not measured: name all_gather and reduce_scatter among --collective")
+
+
 def test_a_table_without_times_explains_nothing() -> None:
     with pytest.raises(OptionError, match="no times of all_reduce"):
         explain(Tuning(SETUP, {"all_reduce": [(0, "mpi4py")]}))
+
+
+def test_explaining_refuses_what_only_measuring_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tune.main(["--explain", "--tabel", "other.json"], {}) == 1
+    assert "--tabel other.json beside --explain" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", [["--collective", "all_reduce"], ["--collective=all_reduce"], []], ids=" ".join)
+def test_the_collectives_are_those_that_are_given(given: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[str] = []
+    monkeypatch.setattr(tune, "measure", lambda options, environ: measured.extend(options) or 1)
+    assert tune.main([*given, "--table", "folder/table.json"], {}) == 1
+    assert Path(measured[-1]).parent == Path("folder")
+    assert [word for word in measured if word in tune._COLLECTIVES or "=" in word] == (
+        given[-1:] or [*tune._COLLECTIVES]
+    )

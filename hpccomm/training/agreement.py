@@ -19,6 +19,7 @@ _BITS = 2**62 - 1
 _WORD = 2**64 - 1
 _FACTOR = 0x5851F42D4C957F2D  # odd, so that no bit is lost
 _PIECE = 1 << 18
+_WORD_BYTES = 4
 _NONE = -1
 
 
@@ -82,13 +83,16 @@ def fingerprint(tensor: torch.Tensor) -> int:
     """Give a number of 62 bits that differs where one element differs or two have changed places.
 
     Any dtype, shape and layout; a NaN counts by its bits. It guards against accidents, not against forgery.
+
+    The words are summed in twice their width: in their own, the highest bits of an even number of words, the signs of
+    float64, would cancel.
     """
-    data = as_bytes(dense(tensor))
-    if data.storage_offset() % 8:
+    data = as_bytes(dense(tensor if tensor.layout == torch.strided else tensor.to_dense()))
+    if data.storage_offset() % _WORD_BYTES:
         data = data.clone()
-    whole = data.numel() // 8 * 8
+    whole = data.numel() // _WORD_BYTES * _WORD_BYTES
     total = int.from_bytes(bytes(data[whole:].tolist()), "little")
-    words = data[:whole].view(torch.int64)
+    words = data[:whole].view(torch.int32)
     weights = 2 * torch.arange(min(_PIECE, words.numel()), device=words.device) + 1
     for piece in torch.split(words, _PIECE) if whole else ():
         for summed in (piece.sum(), (piece * weights[: piece.numel()]).sum()):
@@ -116,7 +120,9 @@ def _check(
 
 
 def _differing(words: Sequence[int], group: dist.ProcessGroup | None) -> list[int]:
-    """Give the places at which not all ranks have the same number."""
+    """Give the places at which not all ranks have the same number; all ranks have as many."""
+    if not words:
+        return []
     both = torch.tensor([*words, *(-word for word in words)], dtype=torch.int64)
     dist.all_reduce(both, dist.ReduceOp.MIN, group=group)
     least, negated = both.view(2, -1)

@@ -41,7 +41,7 @@ class SyncBatchNorm(_BatchNorm):
         wide = input.to(torch.promote_types(input.dtype, torch.float32))
         others = [at for at in range(wide.dim()) if at != 1]
         shape = [1, -1, *[1] * (wide.dim() - 2)]
-        rows = wide.new_tensor([wide.numel() // self.num_features])
+        rows = wide.new_tensor([wide[:, 0].numel()])
         total = self._sum(torch.cat([wide.sum(others), rows]))
         mean, count = total[:-1] / total[-1], total[-1].detach()
         centred = wide - mean.view(shape)

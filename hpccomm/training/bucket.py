@@ -5,19 +5,18 @@ It knows neither hooks nor the order in which buckets are sent.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
 
-from hpccomm.errors import UnsupportedError
-
 
 class Bucket:
     """Memory for the gradients of some parameters of one dtype, averaged by one operation.
 
-    Behind the gradients stand as many flags: 1 where this rank has that gradient, 0 where it has none. Averaged with
-    the rest, a flag above 0 tells that some rank has it.
+    Behind the gradients stand as many flags: 1 where this rank has that gradient, 0 where it has none, not a number
+    where it has a sparse one. Averaged with the rest, they tell every rank what some rank has.
 
     Args:
         parameters: At least one, all of one dtype on one device.
@@ -41,20 +40,22 @@ class Bucket:
 
     @torch.no_grad()
     def begin(self, group: dist.ProcessGroup | None) -> dist.Work:
-        """Copy the gradients in and begin to average them.
-
-        Raises:
-            UnsupportedError: A gradient is sparse.
-        """
-        for parameter, view in zip(self.parameters, self._views, strict=True):
-            if parameter.grad is None:
-                view.zero_()
+        """Copy the gradients in and begin to average them; what a rank lacks or has sparse goes as zeros."""
+        flags = [_flag(parameter.grad) for parameter in self.parameters]
+        for parameter, view, flag in zip(self.parameters, self._views, flags, strict=True):
+            if flag == 1 and parameter.grad is not None:
+                view.copy_(parameter.grad)
             else:
-                view.copy_(_dense(parameter.grad))
-        self._flags.copy_(torch.tensor([parameter.grad is not None for parameter in self.parameters]))
+                view.zero_()
+        self._flags.copy_(torch.tensor(flags))
         work = dist.all_reduce(self._memory, dist.ReduceOp.AVG, group=group, async_op=True)
         assert work is not None
         return work
+
+    @property
+    def sparse(self) -> list[torch.nn.Parameter]:
+        """Those that have a sparse gradient on some rank; once averaged, the same on all."""
+        return [one for one, is_so in zip(self.parameters, self._flags.isnan().tolist(), strict=True) if is_so]
 
     @torch.no_grad()
     def deliver(self) -> None:
@@ -96,11 +97,7 @@ def cut(
     return [[backwards[place] for place in members] for members in ordered]
 
 
-def _dense(gradient: torch.Tensor) -> torch.Tensor:
-    if gradient.layout != torch.strided:
-        raise UnsupportedError(
-            "average gradients in buckets",
-            found=f"a gradient of layout {gradient.layout}",
-            remedy="build the embedding with sparse=False",
-        )
-    return gradient
+def _flag(gradient: torch.Tensor | None) -> float:
+    if gradient is None:
+        return 0.0
+    return 1.0 if gradient.layout == torch.strided else math.nan

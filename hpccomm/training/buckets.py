@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.hooks import RemovableHandle
 
-from hpccomm.errors import OptionError, TrainingError
+from hpccomm.errors import OptionError, TrainingError, UnsupportedError
 from hpccomm.training.agreement import require_same_layout
 from hpccomm.training.bucket import Bucket, cut
 
@@ -30,7 +30,8 @@ class GradientBuckets:
 
     A gradient that a rank lacks (a branch not taken, no batch at all) counts as zeros there, and that rank gets the
     average too. A gradient that no rank has stays None. Ranks may differ in what they lack from step to step. The
-    gradients are those of parameters that need one when this is made; sparse ones are refused.
+    gradients are those of parameters that need one when this is made; `wait` refuses others that need one later, and
+    sparse ones.
 
     Cost for S bytes of gradients: S more bytes of memory and two copies of them, and one all_reduce of AVG a bucket.
     What an average is computed in is the group's affair: hpccomm's sum 16-bit floats in float32 and divide once;
@@ -69,6 +70,7 @@ class GradientBuckets:
         if compare:
             require_same_layout("average gradients in buckets", module, group)
         named = [(name, one) for name, one in module.named_parameters() if one.requires_grad]
+        self._frozen = [(name, one) for name, one in module.named_parameters() if not one.requires_grad]
         limit, first = bucket_mib * _MIB, min(first_bucket_mib, bucket_mib) * _MIB
         self._group, self._names = group, {id(one): name for name, one in named}
         self._buckets = [Bucket(part) for part in cut([one for _, one in named], limit=limit, first_limit=first)]
@@ -93,8 +95,10 @@ class GradientBuckets:
         To be called once after every backward that is not inside `no_sync`, also by a rank that had nothing to do.
 
         Raises:
+            UnsupportedError: A gradient is sparse on some rank; the same on all ranks.
+            TrainingError: A parameter needs a gradient that did not when this was made.
             Exception: What an operation failed with, on every rank where its group says so: hpccomm's do on all of
-                them, at the latest in the next `wait`. No gradient has been changed then.
+                them, at the latest in the next `wait`. No gradient has been changed by any of these.
         """
         try:
             while len(self._begun) < len(self._buckets):
@@ -104,6 +108,7 @@ class GradientBuckets:
             self._reset()
         if failures:
             raise failures[0]
+        self._refuse_strangers()
         for bucket in self._buckets:
             bucket.deliver()
 
@@ -132,8 +137,6 @@ class GradientBuckets:
         self.close()
 
     def _arrived(self, parameter: torch.Tensor) -> None:
-        if not self._synchronizes:
-            return
         bucket = self._homes[id(parameter)]
         if id(parameter) in bucket.arrived:
             raise TrainingError(
@@ -142,6 +145,8 @@ class GradientBuckets:
                 remedy="call wait() after every backward, put all but the last into no_sync(), and use checkpoints "
                 "with use_reentrant=False",
             )
+        if not self._synchronizes:
+            return
         bucket.arrived.add(id(parameter))
         while len(self._begun) < len(self._buckets) and self._buckets[len(self._begun)].complete:
             self._begin()
@@ -152,6 +157,24 @@ class GradientBuckets:
             self._begun.append(self._buckets[len(self._begun)].begin(self._group))
         except Exception as error:
             self._begun.append(error)
+
+    def _refuse_strangers(self) -> None:
+        """Refuse gradients that no bucket takes, once all ranks have averaged the others."""
+        sparse = [self._names[id(one)] for bucket in self._buckets for one in bucket.sparse]
+        if sparse:
+            raise UnsupportedError(
+                "average gradients in buckets",
+                found=f"on some rank the gradient of {sparse[0]} is sparse",
+                remedy="build the embedding with sparse=False",
+                everywhere=True,
+            )
+        thawed = [name for name, one in self._frozen if one.requires_grad]
+        if thawed:
+            raise TrainingError(
+                "average gradients in buckets",
+                found=f"{thawed[0]} needs a gradient, but did not when the buckets were made",
+                remedy="close() these buckets, and make new ones after parameters are unfrozen",
+            )
 
     def _reset(self) -> None:
         self._begun.clear()

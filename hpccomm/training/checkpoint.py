@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import copy
+import hashlib
+import os
 import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
+from zipfile import ZipFile
 
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch.serialization import get_unsafe_globals_in_checkpoint
 
 from hpccomm.errors import OptionError, TrainingError
 from hpccomm.whole import whole
 
-_RANDOM = "random numbers of each rank"
-_PROGRESS = "progress"
+_RANDOM = "random numbers of each rank"  # which no part can be called, as it is no word
+_PROGRESS = "progress of the run"
 
 
 class Stateful(Protocol):
@@ -54,27 +58,19 @@ class Checkpoint:
         """Write it; collective.
 
         Args:
-            progress: Where the run stands: numbers, texts, lists and dicts of them.
+            progress: Where the run stands: Python's numbers, texts, lists and dicts of them.
 
         Raises:
-            TrainingError: The file cannot be written; the same on all ranks.
+            TrainingError: The file cannot be written, or `load` would not take what is in it, so that the one before
+                stays; the same on all ranks.
         """
         state = self._capture(dict(progress))
-        failures: list[Any] = [None]
+        failures: list[TrainingError | None] = [None]
         if dist.get_rank(self._group) == 0:
-            try:
-                with whole(self._path) as beside:
-                    torch.save(state, beside)
-            except (OSError, RuntimeError) as error:  # torch's own writer raises the latter
-                failures = [str(error)]
+            failures = [self._written(state)]
         dist.broadcast_object_list(failures, group=self._group, group_src=0)
         if failures[0] is not None:
-            raise TrainingError(
-                f"write the checkpoint {self._path}",
-                found=failures[0],
-                remedy="name a file in a folder that exists and has room",
-                everywhere=True,
-            )
+            raise failures[0]
 
     def load(self, *, resize: bool = False) -> dict[str, Any] | None:
         """Take the states over from the file, and give the progress that was saved; collective.
@@ -87,14 +83,15 @@ class Checkpoint:
             None where there is no file.
 
         Raises:
-            TrainingError: Only some ranks see the file, or not the same one; the same on all ranks.
+            TrainingError: Only some ranks see the file, or not the same one, or it cannot be read; the same on all
+                ranks.
             OptionError: It is of another number of ranks, or of other parts; the same on all ranks.
         """
-        found = torch.load(self._path, map_location="cpu") if self._path.exists() else None
-        self._see_that_it_fits(found, resize=resize)
+        found, mark, fault = _read(self._path)
+        self._see_that_it_fits(found, mark, fault, resize=resize)
         if found is None:
             return None
-        self.restore(found)
+        self._take(found)
         progress: dict[str, Any] = found[_PROGRESS]
         return progress
 
@@ -103,7 +100,10 @@ class Checkpoint:
         return copy.deepcopy(self._capture({}))
 
     def restore(self, captured: Mapping[str, Any]) -> None:
-        """Take the states that `capture` has given."""
+        """Take the states that `capture` has given; it may be done again."""
+        self._take(copy.deepcopy(dict(captured)))  # an optimiser would go on in the memory that it is given
+
+    def _take(self, captured: Mapping[str, Any]) -> None:
         for name, part in self._parts.items():
             part.load_state_dict(captured[name])
         every, rank = captured[_RANDOM], dist.get_rank(self._group)
@@ -116,30 +116,82 @@ class Checkpoint:
         states = {name: part.state_dict() for name, part in self._parts.items()}
         return {**states, _RANDOM: every, _PROGRESS: progress}
 
-    def _see_that_it_fits(self, found: Mapping[str, Any] | None, *, resize: bool) -> None:
-        size = dist.get_world_size(self._group)
-        mine = None if found is None else (len(found[_RANDOM]), sorted(found), found[_PROGRESS])
-        every: list[Any] = [None] * size
-        dist.all_gather_object(every, mine, group=self._group)
+    def _written(self, state: Mapping[str, Any]) -> TrainingError | None:
+        """Write it, and give what stands in the way, if anything."""
+        try:
+            with whole(self._path) as beside:
+                torch.save(state, beside)
+                _require_loadable(beside)
+                with beside.open("rb") as file:
+                    os.fsync(file.fileno())  # before it takes the place of the last one, which the host may not outlive
+        except Exception as error:  # the other ranks wait for it
+            cannot_write = isinstance(error, OSError | RuntimeError)  # torch's own writer raises the latter
+            return TrainingError(
+                f"write the checkpoint {self._path}",
+                found=str(error),
+                remedy="name a file in a folder that exists and has room"
+                if cannot_write
+                else "keep tensors, Python's numbers, texts, lists and dicts of them",
+                everywhere=True,
+            )
+        return None
+
+    def _see_that_it_fits(self, found: Mapping[str, Any] | None, mark: str, fault: str, *, resize: bool) -> None:
+        every: list[tuple[str, str]] = [("", "")] * dist.get_world_size(self._group)
+        dist.all_gather_object(every, (mark, fault), group=self._group)
+        faults = {rank: fault for rank, (_, fault) in enumerate(every) if fault}
+        if faults:
+            raise TrainingError(
+                f"go on from the checkpoint {self._path}",
+                found=f"ranks {[*faults]} cannot read it: {next(iter(faults.values()))}",
+                remedy="bring back a whole one, or move it away to begin anew",
+                everywhere=True,
+            )
         if any(one != every[0] for one in every):
-            sees = [rank for rank, one in enumerate(every) if one is not None]
+            sees = [rank for rank, (mark, _) in enumerate(every) if mark]
             raise TrainingError(
                 f"go on from the checkpoint {self._path}",
                 found=f"not all ranks see the same file; ranks {sees} see one",
                 remedy="name a file on a file system that all nodes share",
                 everywhere=True,
             )
-        if mine is None:
+        if found is None:
             return
-        names = sorted([*self._parts, _RANDOM, _PROGRESS])
-        if mine[1] != names or not (resize or mine[0] == size):
+        size, ranks = len(every), len(found[_RANDOM])
+        if {*found} != {*self._parts, _RANDOM, _PROGRESS} or not (resize or ranks == size):
             raise OptionError(
                 f"go on from the checkpoint {self._path} with {size} ranks and {', '.join(self._parts)}",
-                found=f"it is of {mine[0]} ranks, with {', '.join(mine[1])}",
+                found=f"it is of {ranks} ranks, with {', '.join(sorted(found))}",
                 remedy="start as many ranks of the same program as have written it, or name another file; "
                 "load(resize=True) takes one of another number",
                 everywhere=True,
             )
+
+
+def _read(path: Path) -> tuple[dict[str, Any] | None, str, str]:
+    """Give what is in a file, what tells it from every other one, and what stands in the way; None without a file."""
+    try:
+        with ZipFile(path) as file:  # which says it in fewer words where it is none
+            sums = [(record.filename, record.CRC) for record in file.infolist()]
+        found = torch.load(path, map_location="cpu")
+        if not isinstance(found, dict) or not {_RANDOM, _PROGRESS} <= {*found}:
+            return None, "", "it was not written by Checkpoint"
+    except FileNotFoundError:
+        return None, "", ""
+    except Exception as error:  # the other ranks wait for what this one has seen
+        return None, "", f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    return found, hashlib.sha256(repr(sums).encode()).hexdigest(), ""
+
+
+def _require_loadable(path: Path) -> None:
+    """Refuse a file in which is what torch.load takes from no file.
+
+    Raises:
+        TypeError: There is.
+    """
+    strange = get_unsafe_globals_in_checkpoint(path)
+    if strange:
+        raise TypeError(f"in it is what torch.load takes from no file: {', '.join(sorted(strange))}")
 
 
 def _random() -> dict[str, Any]:

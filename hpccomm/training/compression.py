@@ -42,7 +42,7 @@ def compress(dtype: torch.dtype, *, divide: str = "after") -> Hook:
     gathering begins when the next bucket is ready, or with the last one; it holds S/2 bytes twice until then.
 
     Register it as ``ddp.register_comm_hook(None, compress(torch.bfloat16))``; its state is a process group or None
-    for the default one.
+    for the default one. Each DDP needs a hook of its own, which keeps what of its backward is on the way.
 
     Args:
         dtype: float16 or bfloat16.

@@ -26,6 +26,12 @@ class ResumableSampler(DistributedSampler[Any]):
         )
         self._seen = 0
 
+    def set_epoch(self, epoch: int) -> None:
+        """Go to the beginning of an epoch; of the one where it is, what was seen stays left out."""
+        if epoch != self.epoch:
+            self._seen = 0
+        super().set_epoch(epoch)
+
     def set_position(self, epoch: int, seen: int = 0) -> None:
         """Go to an epoch.
 

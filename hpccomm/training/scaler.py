@@ -26,6 +26,8 @@ class AgreedGradScaler(torch.amp.GradScaler):
 
     def __init__(self, device: str = "cpu", *, group: dist.ProcessGroup | None = None, **options: Any) -> None:
         super().__init__(device, **options)
+        if self.is_enabled():  # torch's waits for `scale`, which a rank without rows does not call
+            self._lazy_init_scale_growth_tracker(torch.device(device))
         self._group = group
 
     def unscale_(self, optimizer: torch.optim.Optimizer) -> None:

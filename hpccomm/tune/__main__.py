@@ -6,9 +6,9 @@ import argparse
 import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from hpccomm.bench.__main__ import leave
@@ -25,15 +25,17 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Measure and write; the exit status is the benchmark's, and no table is written unless it is 0."""
     own, options = _parser().parse_known_args(argv)
     if own.explain:
-        return _ended(lambda: _explain(own.table), environ)
-    if "--collective" not in options:
+        return _ended(lambda: _explain(own.table, options), environ)
+    if not any(word.partition("=")[0] == "--collective" for word in options):
         options += ["--collective", *_COLLECTIVES]
-    with tempfile.TemporaryDirectory() as folder:
-        results = Path(folder, "results.json")
+    # Beside the table, so that a folder that cannot be written to is refused before anything is measured.
+    results = own.table.with_name(f".{own.table.name}.results")
+    try:
         status = measure([*options, "--json", str(results)], environ)
-        if status:
-            return status
-        return _ended(lambda: _write(own.table, results), environ)
+        return status or _ended(lambda: _write(own.table, results), environ)
+    finally:
+        with suppress(OSError):
+            results.unlink()
 
 
 def _ended(action: Callable[[], None], environ: Mapping[str, str]) -> int:
@@ -69,12 +71,20 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _explain(table: Path) -> None:
+def _explain(table: Path, options: Sequence[str]) -> None:
     """Say on rank 0 what a table of this set-up means for training; collective.
 
     Raises:
-        HpccommError: On all ranks: the table cannot be read, has no times, or is of another set-up.
+        HpccommError: On all ranks: the table cannot be read, has no times, or is of another set-up, or there are
+            options that explaining does not take.
     """
+    if options:
+        raise OptionError(
+            f"explain {table}",
+            found=f"{' '.join(options)} beside --explain, which measures nothing",
+            remedy="leave it out; --table FILE names another table",
+            everywhere=True,
+        )
     import hpccomm
     from hpccomm.backends.tuned import setup_of
     from hpccomm.bench.text import field

@@ -83,8 +83,10 @@ def explain(tuning: Tuning) -> dict[str, str]:
         )
     units = summed(tuning.times, {"all_gather": 2, "reduce_scatter": 1})
     return {
-        "DDP": _picked(tuning.times["all_reduce"], "bucket_cap_mb={mib:.3g}", "all_reduce"),
-        "FSDP": _picked(units, "units of {size} of parameters, by 2 all_gather + reduce_scatter", "both of these"),
+        "DDP": _picked(tuning.times["all_reduce"], "bucket_cap_mb={mib:g}", "all_reduce"),
+        "FSDP": _picked(
+            units, "units of {size} of parameters, by 2 all_gather + reduce_scatter", "all_gather and reduce_scatter"
+        ),
         "TP": _tensor(tuning),
         "PP": _picked(tuning.times.get("sendrecv", {}), "messages of {size}, by sendrecv", "sendrecv"),
     }

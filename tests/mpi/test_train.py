@@ -95,3 +95,16 @@ def test_it_goes_on_to_the_same_bits(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     judged = [[(one["epoch"], one["accuracy"], one["loss"]) for one in of["results"]] for of in (whole, again)]
     assert judged[0] == judged[1]
     assert [epoch for epoch, _, _ in judged[0]] == [0, 1]
+
+
+@one_mpi_is_enough
+def test_without_a_checkpoint_a_warning_is_no_reason_to_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Requeued, it would begin anew, for ever."""
+    file = Path(COMM.bcast(tmp_path)) / "result.json"
+    preemption = Warned()
+    monkeypatch.setattr(train, "preemption", preemption)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    train.main(["--json", str(file), "--epochs", "1", "--batch", "256"])
+    COMM.Barrier()
+    assert json.loads(file.read_text())["complete"]
+    assert not preemption.requeued

@@ -40,6 +40,8 @@ def test_equal_models_pass_the_check(case: hpccomm.World) -> None:
     check_parameters(model)
     check_gradients(model)
     check_parameters(model, group=dist.new_group(backend="gloo"))
+    check_parameters(torch.nn.ReLU())
+    check_gradients(torch.nn.ReLU())
 
 
 def test_a_parameter_that_differs_in_one_bit_is_named(case: hpccomm.World) -> None:

@@ -59,6 +59,14 @@ def test_it_is_that_of_one_process(case: hpccomm.World, shape: tuple[int, ...], 
     assert_same([here.eval()(every[0])], [alone.eval()(every[0])], 1e-8)
 
 
+def test_rows_are_counted_whatever_the_channels_are_said_to_be(case: hpccomm.World) -> None:
+    """As torch's does, where nothing is kept of each channel."""
+    plain = {"affine": False, "track_running_stats": False}
+    expected = torch.nn.BatchNorm1d(1, **plain)(torch.cat([rows(rank, ()) for rank in range(SIZE)]))
+    found = SyncBatchNorm(1, **plain)(rows(RANK, ()))
+    assert_same([found], [expected[sum(ROWS[:RANK]) :][: ROWS[RANK]]], 1e-8)
+
+
 def test_halves_are_computed_in_float32(case: hpccomm.World) -> None:
     layer = SyncBatchNorm(CHANNELS)
     inputs = rows(RANK, (5,)).to(torch.bfloat16)

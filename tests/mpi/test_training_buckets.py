@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -152,6 +152,29 @@ def test_a_backward_too_many_is_refused(case: hpccomm.World) -> None:
 
 
 @FEW_RANKS
+def test_a_backward_that_the_average_would_lose_is_refused(case: hpccomm.World) -> None:
+    model = network()
+    with bucketed(model) as buckets:
+        loss(model, RANK, 0).backward()
+        with buckets.no_sync(), pytest.raises(TrainingError, match=r"the gradient of \S+ came twice"):
+            loss(model, RANK, 1).backward()
+        buckets.wait()
+
+
+@FEW_RANKS
+def test_a_parameter_that_is_unfrozen_later_is_refused(case: hpccomm.World) -> None:
+    model, twin = network(), network()
+    model[0].requires_grad_(False)
+    with bucketed(model) as buckets:
+        model[0].requires_grad_(True)
+        for one in (model, twin):
+            loss(one, RANK, 0).backward()
+        with pytest.raises(TrainingError, match=r"0\.weight needs a gradient, but did not"):
+            buckets.wait()
+        assert_same(*([parameter.grad for parameter in one.parameters()] for one in (model, twin)), tolerance=0)
+
+
+@FEW_RANKS
 def test_after_close_nothing_is_averaged(case: hpccomm.World) -> None:
     model, twin = network(), network()
     buckets = bucketed(model)
@@ -201,12 +224,20 @@ def test_a_failure_after_the_others_have_ended_is_raised_by_their_next_wait(case
 
 
 @FEW_RANKS
-def test_a_sparse_gradient_is_refused_by_wait(case: hpccomm.World) -> None:
-    model = torch.nn.Embedding(4, 2, sparse=True)
-    with bucketed(model) as buckets:
-        model(torch.tensor([RANK])).sum().backward()
-        with pytest.raises(UnsupportedError, match="sparse"):
-            buckets.wait()
+@pytest.mark.parametrize("ranks", [range(SIZE), [1]], ids=str)
+def test_a_sparse_gradient_of_any_rank_is_refused_on_all(case: hpccomm.World, ranks: Sequence[int]) -> None:
+    model = torch.nn.ModuleList([torch.nn.Embedding(4, 2, sparse=True), torch.nn.Linear(2, 2)]).double()
+    with GradientBuckets(model, bucket_mib=1e-6) as buckets:
+        for sparse in (True, False):
+            model.zero_grad()
+            rows = model[0](torch.tensor([RANK])) if sparse and RANK in ranks else torch.full((1, 2), RANK).double()
+            model[1](rows).sum().backward()
+            if sparse:
+                with pytest.raises(UnsupportedError, match=r"the gradient of 0\.weight is sparse"):
+                    buckets.wait()
+            else:
+                buckets.wait()
+    assert_same([model[1].weight.grad], [torch.full((2, 2), (SIZE - 1) / 2).double()])
 
 
 @FEW_RANKS

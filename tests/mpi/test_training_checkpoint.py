@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from training import GRADIENT_CASES, SIZE, assert_same, network
+from training import GRADIENT_CASES, SIZE, assert_same, loss, network, sgd, train
 from worlds import COMM, FEW_RANKS, world
 
 import hpccomm
@@ -69,6 +70,88 @@ def test_what_was_captured_does_not_change_with_the_parts(case: hpccomm.World, p
     checkpoint.restore(captured)
     assert_same(model.parameters(), before, 0)
     assert numbers() == drawn
+
+
+def test_what_was_captured_can_be_taken_again(case: hpccomm.World, path: Path) -> None:
+    model = network()
+    optimizer = sgd(model.parameters())
+    checkpoint = Checkpoint(path, model=model, optimizer=optimizer)
+    train(model, lambda step: loss(model, RANK, step), optimizer, steps=[0])
+    captured = checkpoint.capture()
+    ends = []
+    for _ in range(2):
+        checkpoint.restore(captured)
+        ends.append(train(model, lambda step: loss(model, RANK, step), optimizer, steps=[1, 2]))
+    assert_same(*ends, 0)
+
+
+def test_progress_and_parts_may_hold_what_they_like(case: hpccomm.World, path: Path) -> None:
+    part = network()
+    before = [one.detach().clone() for one in part.parameters()]
+    checkpoint = Checkpoint(path, progress=part)
+    checkpoint.save({"loss": float("nan")})
+    torch.nn.init.zeros_(part[0].weight)
+    assert repr(checkpoint.load()) == "{'loss': nan}"
+    assert_same(part.parameters(), before, 0)
+
+
+def test_a_file_is_on_the_disk_before_it_is_in_its_place(
+    case: hpccomm.World, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = []
+    monkeypatch.setattr("os.fsync", lambda number: kept.append((os.fstat(number).st_ino, path.exists())))
+    Checkpoint(path, model=network()).save({})
+    assert kept == ([] if RANK else [(path.stat().st_ino, False)])
+
+
+def same_error(call: Callable[[], object]) -> TrainingError:
+    """Give the error that a call raises on all ranks alike."""
+    with pytest.raises(TrainingError) as caught:
+        call()
+    assert caught.value.everywhere
+    assert len(set(COMM.allgather(caught.value.found))) == 1
+    return caught.value
+
+
+@pytest.mark.parametrize(("value", "words"), [(np.float64(0.5), "numpy"), (iter, "iter"), (lambda: 0, "lambda")])
+def test_what_could_not_be_loaded_does_not_take_the_place_of_what_can(
+    case: hpccomm.World, path: Path, value: object, words: str
+) -> None:
+    checkpoint = Checkpoint(path, model=network())
+    checkpoint.save({"step": 1})
+    error = same_error(lambda: checkpoint.save({"step": value}))
+    assert words in error.found
+    assert "Python's numbers" in error.remedy
+    assert checkpoint.load() == {"step": 1}
+    assert [*path.parent.iterdir()] == [path]
+
+
+@pytest.mark.parametrize("damage", [lambda whole: whole[:-100], lambda whole: b"", lambda whole: whole[100:]])
+def test_a_file_that_is_not_whole_is_one_error(
+    case: hpccomm.World, path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    checkpoint = Checkpoint(path, model=network())
+    checkpoint.save({})
+    if RANK == 0:
+        path.write_bytes(damage(path.read_bytes()))
+    COMM.Barrier()
+    assert f"ranks {[*range(SIZE)]} cannot read it" in same_error(checkpoint.load).found
+    if RANK == 0:
+        torch.save(network().state_dict(), path)
+    COMM.Barrier()
+    assert "not written by Checkpoint" in same_error(checkpoint.load).found
+
+
+def test_files_of_other_states_are_not_the_same_file(case: hpccomm.World, path: Path) -> None:
+    """On each host another one lies, of as many steps."""
+    model, own = network(), path.with_name(f"{RANK}.pt")
+    group = [dist.new_group([rank], backend="hpccomm") for rank in range(SIZE)][RANK]
+    shared = path if RANK == 0 else own
+    seed(0)
+    torch.nn.init.constant_(model[0].bias, RANK)
+    Checkpoint(shared, model=model, group=group).save({"step": 3})
+    error = same_error(lambda: Checkpoint(shared, model=model).load(resize=True))
+    assert "not all ranks see the same file" in error.found
 
 
 def test_what_does_not_fit_is_an_error_on_all_ranks(case: hpccomm.World, path: Path) -> None:

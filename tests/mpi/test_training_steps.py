@@ -89,6 +89,18 @@ def test_passes_are_counted_and_weighed() -> None:
         accumulate(network(), [], passes=0)
 
 
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_rank_without_rows_agrees_from_the_first_step_on(case: hpccomm.World, fused: bool) -> None:
+    parameter = torch.nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([parameter], lr=1.0, fused=fused)
+    scaler = AgreedGradScaler(init_scale=8.0)
+    if RANK:
+        scaler.scale(parameter.sum() * (float("inf") if RANK == 1 else 1.0)).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert (parameter.item(), scaler.get_scale()) == (1.0, 4.0)
+
+
 @pytest.mark.parametrize(("bad", "fused"), [(float("inf"), False), (float("nan"), True)])
 def test_all_ranks_skip_a_step_together(case: hpccomm.World, bad: float, fused: bool) -> None:
     """Each rank steps by gradients of its own, as with a sharded optimiser; one of them overflows."""
