@@ -59,9 +59,10 @@ _SIZES = ("4:16K", "64K:1M", "4M:64M")
 _CASES = {"backends": ("mpi4py", "gloo", "hierarchical(mpi4py, gloo)"), "sizes": _SIZES}
 
 
-def _measuring(name: str, *pieces: str, python: str = '"${python[@]}"') -> tuple[str, ...]:
-    """Give the body of a job that runs the benchmark once."""
-    return (parts.SIZES, *pieces, parts.BENCH.replace("<job>", name), _benchmark(python))
+def _measuring(name: str, *pieces: str, python: str = '"${python[@]}"', first: str = "") -> tuple[str, ...]:
+    """Give the body of a job that runs the benchmark once, with arguments that stand before all others."""
+    arguments = parts.BENCH.replace("<job>", name).replace("<first>", f"{first} " if first else "")
+    return (parts.SIZES, *pieces, arguments, _benchmark(python))
 
 
 def _benchmark(python: str) -> str:
@@ -88,12 +89,21 @@ JOBS = {
         ),
         Job(
             name="bench-gpu",
-            summary="the benchmark with one task a GPU; its tensors are in host memory",
+            summary="the benchmark with one task a GPU, on tensors in the GPUs' memory",
             start="srun",
             needs="what bench-cpu needs, and GPUs",
             takes=(*_BENCH, "gpus_per_node", "mpi_plugin"),
             defaults={**_DEFAULTS, "ntasks_per_node": 4, "gpus_per_node": 4},
-            body=_measuring("bench-gpu", parts.GPUS, parts.PYTHON, parts.SRUN),
+            body=_measuring("bench-gpu", parts.GPUS, parts.PYTHON, parts.SRUN, first="--device cuda"),
+        ),
+        Job(
+            name="pairs",
+            summary="every node with every other one, as a heat map of latency and bandwidth",
+            start="srun",
+            needs="what bench-cpu needs",
+            takes=(*_BENCH, "mpi_plugin"),
+            defaults={**_DEFAULTS, "ntasks_per_node": 1},
+            body=_measuring("pairs", parts.PYTHON, parts.SRUN, first="--pairs 4M"),
         ),
         Job(
             name="bench-mpirun",

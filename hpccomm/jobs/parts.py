@@ -114,7 +114,7 @@ start+=("${MPIRUN_OPTIONS[@]}")
 BENCH = r"""
 mkdir -p "$RESULTS"
 json=$RESULTS/<job>-$SLURM_JOB_ID.json
-arguments=("${ARGUMENTS[@]}" "$@")
+arguments=(<first>"${ARGUMENTS[@]}" "$@")
 ((${#BACKENDS[@]} == 0)) || arguments+=(--backend "${BACKENDS[@]}")
 """
 

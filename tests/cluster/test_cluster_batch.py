@@ -93,8 +93,17 @@ def test_mpirun_starts_the_benchmark_and_passes_settings_on(with_slurm: Slurm, m
 
 def test_benchmark_with_a_task_a_gpu(with_slurm: Slurm, one_mpi: Mpi, tmp_path: Path) -> None:
     jobs = batch(with_slurm, one_mpi, tmp_path)
-    job = jobs.submit("bench-gpu", "--nodes=1", "--ntasks-per-node=2", "--gpus-per-node=2")
+    options = ("--nodes=1", "--ntasks-per-node=2", "--gpus-per-node=2")
+    job = jobs.submit("bench-gpu", *options, arguments=("--device", "cpu", *SMALL))  # the GPUs are in Slurm's books alone
     assert_complete(jobs, job, nodes=1)
+
+
+def test_heat_map_of_all_nodes(with_slurm: Slurm, one_mpi: Mpi, tmp_path: Path) -> None:
+    jobs = batch(with_slurm, one_mpi, tmp_path)
+    job = jobs.submit("pairs", "--nodes=4", arguments=("--pairs", "64K", "-n", "3", "--backend", "mpi4py"))
+    assert jobs.end(job).state == "COMPLETED", jobs.output(job)
+    (matrix,) = json.loads(jobs.results(job).read_text())["pairs"]
+    assert len(matrix["edges"]) == 4 * 3
 
 
 def test_sweep_and_its_collecting_job(with_slurm: Slurm, one_mpi: Mpi, tmp_path: Path) -> None:
