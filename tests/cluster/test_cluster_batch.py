@@ -94,7 +94,8 @@ def test_mpirun_starts_the_benchmark_and_passes_settings_on(with_slurm: Slurm, m
 def test_benchmark_with_a_task_a_gpu(with_slurm: Slurm, one_mpi: Mpi, tmp_path: Path) -> None:
     jobs = batch(with_slurm, one_mpi, tmp_path)
     options = ("--nodes=1", "--ntasks-per-node=2", "--gpus-per-node=2")
-    job = jobs.submit("bench-gpu", *options, arguments=("--device", "cpu", *SMALL))  # the GPUs are in Slurm's books alone
+    here = ("--device", "cpu", *SMALL)  # the GPUs are in Slurm's books alone
+    job = jobs.submit("bench-gpu", *options, arguments=here)
     assert_complete(jobs, job, nodes=1)
 
 
@@ -157,6 +158,20 @@ def test_killed_host_ends_the_job(with_slurm: Slurm, one_mpi: Mpi, tmp_path: Pat
     end = jobs.end(job)
     assert (end.state, end.restarts) == ("FAILED", 0), jobs.output(job)
     assert re.search(r"found: (mpirun ended with status|incomplete after)", jobs.output(job))
+
+
+def test_cut_link_ends_the_job(with_slurm: Slurm, one_mpi: Mpi, tmp_path: Path) -> None:
+    jobs, cluster = batch(with_slurm, one_mpi, tmp_path), with_slurm.cluster
+    options = ("--nodelist=node1,node2", "--nodes=2", "--ntasks-per-node=1")
+    job = jobs.submit("bench-cpu", *options, arguments=(*LONG, "--timeout", "8"))
+    jobs.until(lambda: jobs.results(job).exists(), job)
+    cluster.cut("node2")
+    try:
+        jobs.until(lambda: "Node failure on node2" in jobs.output(job), job)
+    finally:
+        cluster.heal("node2")
+    end = jobs.end(job)
+    assert (end.state, end.restarts) == ("NODE_FAIL", 0), jobs.output(job)
 
 
 def test_expression_that_sbatch_cut_is_told_to_be_cut(with_slurm: Slurm, one_mpi: Mpi, tmp_path: Path) -> None:
