@@ -63,10 +63,11 @@ class Player:
 
     def unfinished(self, start: int, stop: int) -> Message | None:
         """Give a pending message whose interval overlaps this one."""
-        if not self.pending:
-            return None
         self.pending = [message for message in self.pending if not message.received]
-        return next((sent for sent in self.pending if sent.start < stop and start < sent.stop), None)
+        for sent in self.pending:
+            if sent.start < stop and start < sent.stop:
+                return sent
+        return None
 
     def where(self) -> str:
         """Write who is at which step."""
@@ -110,31 +111,32 @@ class Run:
 
     def _advance(self, player: Player) -> None:
         while True:
-            if player.step is None:
-                player.step = next(player.steps, None)
-                if player.step is None:
+            step = player.step
+            if step is None:
+                step = player.step = next(player.steps, None)
+                if step is None:
                     return
                 player.number += 1
-                self._check(player, player.step)
-                self._post(player, player.step)
-            if not self._receive(player, player.step):
+                self._check(player, step)
+                if step.send[0] < step.send[1]:
+                    self._post(player, step)
+            if step.recv[0] < step.recv[1] and not self._receive(player, step):
                 return
             player.step = None
 
     def _check(self, player: Player, step: Step) -> None:
-        sides = ((step.send, step.dest, player.sends_from), (step.recv, step.source, player.memory))
-        for (start, stop), peer, memory in sides:
-            if not 0 <= start <= stop <= memory.length:
-                text = f"{player.where()}: {elements(start, stop)} of a buffer of {memory.length}"
+        dest, source, size = step.dest, step.source, self.size
+        sides = ((step.send, dest, player.sends_from.length), (step.recv, source, player.memory.length))
+        for (start, stop), peer, length in sides:
+            if not 0 <= start <= stop <= length:
+                text = f"{player.where()}: {elements(start, stop)} of a buffer of {length}"
                 raise Fault.RANGE.error(self.asked, text)
-            lonely = peer == player.rank and step.dest != step.source
-            if not -1 <= peer < self.size or (peer < 0 and start < stop) or lonely:
+            lonely = peer == player.rank and dest != source
+            if not -1 <= peer < size or (peer < 0 and start < stop) or lonely:
                 raise Fault.PEER.error(self.asked, f"{player.where()}: {elements(start, stop)} to or from rank {peer}")
 
     def _post(self, player: Player, step: Step) -> None:
         start, stop = step.send
-        if start == stop:
-            return
         pieces = player.sends_from.read(start, stop)
         message = Message(player.rank, step.dest, player.number, start, stop, pieces, player.heard)
         for position, value in pieces:
@@ -150,8 +152,6 @@ class Run:
     def _receive(self, player: Player, step: Step) -> bool:
         """Finish a step, or note what it waits for and return False."""
         start, stop = step.recv
-        if start == stop:
-            return True
         if player.landed is None:
             if not step.reduce and self._must_wait(player, start, stop):
                 return False
@@ -167,7 +167,7 @@ class Run:
         return True
 
     def _must_wait(self, player: Player, start: int, stop: int) -> bool:
-        player.blocker = player.unfinished(start, stop)
+        player.blocker = player.unfinished(start, stop) if player.pending else None
         return player.blocker is not None
 
     def _take(self, player: Player, message: Message, length: int) -> Message:
