@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Protocol
 
 import torch
 
@@ -69,6 +71,24 @@ def posted(operation: Operation) -> Generator[str | LibraryCall, None, Operation
     return operation if waits is None else resumed(waits, operation)
 
 
+class Prepared(Protocol):
+    """An all-reduce of so many elements of one dtype by one operator, ready to be started, one at a time.
+
+    Attributes:
+        busy: Whether it is under way, or was given up.
+        waits_for: What it waits for, in words.
+    """
+
+    busy: bool
+    waits_for: str
+
+    def attempt(self, tensor: torch.Tensor, tries: int) -> bool:
+        """Start it for a dense tensor of host memory, poll so many times, and tell whether the result is in place."""
+
+    def rest(self) -> Operation:
+        """Go on after an attempt that has not ended."""
+
+
 class Backend(ABC):
     """Moves and reduces dense tensors for one group.
 
@@ -84,6 +104,8 @@ class Backend(ABC):
         overlaps: Whether several all-reduces may be under way at once, begun in one order on all ranks.
         notes: What its users should know of how it is built, such as a slower way that had to be taken.
         fell_back: Each change from one backend to another so far.
+        prepared: Small all-reduces of host memory that can be started at once, by dtype, number of the operator, and
+            count; whoever runs one need not step `all_reduce`.
     """
 
     support: Support
@@ -94,6 +116,7 @@ class Backend(ABC):
     overlaps: bool = False
     notes: Sequence[str] = ()
     fell_back: Sequence[str] = ()
+    prepared: Mapping[tuple[torch.dtype, int, int], Prepared] = MappingProxyType({})
 
     def __init__(self, context: Context) -> None:
         self.context = context

@@ -11,7 +11,9 @@ from hpccomm.backends.base import LibraryCall, Operation
 from hpccomm.polling import pause
 from hpccomm.watch.flight import Entry, GroupLog
 
-_TRIES = 20  # before an operation counts as waiting, since noting that and waking others costs time
+TRIES = 20
+"""Polls before an operation counts as waiting, since noting that and waking others costs time."""
+
 # Polls between two looks at the clock and at the group's state.
 _POLLS_A_LOOK = 8
 _EAGER_POLLS = 10_000  # made at once before others may have the core
@@ -28,7 +30,7 @@ class GroupDeadError(Exception):
 def try_ahead(operation: Operation) -> str | LibraryCall | None:
     """Step an operation a few times, and give what it waits for, or None where it has ended."""
     waits = next(operation, None)
-    tries = _TRIES
+    tries = TRIES
     while type(waits) is str and tries:
         waits = next(operation, None)
         tries -= 1

@@ -23,6 +23,7 @@ from hpccomm.backends.base import PREPARES, Backend, LibraryCall, Operation, off
 from hpccomm.backends.c10d import Op, ReduceOp
 from hpccomm.backends.context import Context
 from hpccomm.backends.device import Device
+from hpccomm.backends.prepared import prepare
 from hpccomm.backends.support import ARITHMETIC, BITWISE, INTEGERS, Support
 from hpccomm.backends.turns import Turns
 from hpccomm.errors import BackendError
@@ -101,6 +102,9 @@ class MpiBackend(Backend):
         from mpi4py import MPI
 
         self._comm: MPI.Intracomm = context.communicator
+        self._prepared = prepare(context.communicator)
+        if self._prepared is not None:
+            self.prepared = self._prepared.reductions
         self._may_block = MPI.Query_thread() == MPI.THREAD_MULTIPLE
         self._in_place = MPI.IN_PLACE
         self._at = MPI.buffer.fromaddress
@@ -112,15 +116,16 @@ class MpiBackend(Backend):
         }
 
     def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
-        """Call MPI_Allreduce in place, or for small buffers MPI_Iallreduce and poll."""
+        """Call MPI_Allreduce in place, or for small buffers start a prepared one and poll."""
         (kind, width), count = self._types[buffer.dtype], buffer.numel()
         data = [self._at(buffer.data_ptr(), count * width), count, kind]
-        if count * width <= _POLLED_BYTES and not self._is_far(buffer):
+        if count * width > _POLLED_BYTES or self._is_far(buffer):
+            yield from self._collective("Allreduce", (self._in_place, data, self._ops[op]), buffer)
+        elif self._prepared is not None:
+            yield from self._prepared.reduction(buffer, op, kind, self._ops[op]).run(buffer)
+        else:
             request = self._comm.Iallreduce(self._in_place, data, self._ops[op])
-            if not request.Test():
-                yield from self._complete(request, "all ranks to arrive", buffer)
-            return
-        yield from self._collective("Allreduce", (self._in_place, data, self._ops[op]), buffer)
+            yield from self._complete(request, "all ranks to arrive", buffer)
 
     def broadcast(self, buffer: torch.Tensor, root: int) -> Operation:
         """Call MPI_Ibcast and poll."""
@@ -177,8 +182,8 @@ class MpiBackend(Backend):
         yield from self._complete(self._comm.Iscatter(out, self._bytes(output), root), f"rank {root}", *memory)
 
     def barrier(self) -> Operation:
-        """Call MPI_Ibarrier and poll."""
-        yield from self._arrival()
+        """Start a prepared barrier, or call MPI_Ibarrier, and poll."""
+        return self._arrival()
 
     def send(self, buffer: torch.Tensor, dest: int, tag: int) -> Operation:
         """Call MPI_Isend and poll."""
@@ -218,8 +223,12 @@ class MpiBackend(Backend):
 
     def close(self) -> None:
         """Free the communicator, or leave it where an operation on it was given up."""
+        if self._prepared is not None and self._prepared.busy:
+            _ABANDONED.append((self._comm, self._prepared))
         if any(self._comm is communicator for communicator, *_ in _ABANDONED):
             self.context.communicator = None
+        elif self._prepared is not None:
+            self._prepared.free()
         super().close()
 
     def _collective(self, name: str, arguments: tuple[Any, ...], *memory: torch.Tensor) -> Operation:
@@ -263,9 +272,9 @@ class MpiBackend(Backend):
                 yield PREPARES
 
     def _arrival(self) -> Operation:
-        request = self._comm.Ibarrier()
-        if not request.Test():
-            yield from self._complete(request, "all ranks to arrive")
+        if self._prepared is not None:
+            return self._prepared.barrier.run()
+        return self._complete(self._comm.Ibarrier(), "all ranks to arrive")
 
     def _complete(
         self, request: MPI.Request, what: str, *memory: torch.Tensor, status: MPI.Status | None = None

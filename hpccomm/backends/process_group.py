@@ -20,6 +20,7 @@ from hpccomm.backends.calling import listed, operator_of, root_of
 from hpccomm.backends.describe import Results
 from hpccomm.backends.layout import refuse_overlap
 from hpccomm.backends.runner import Runner
+from hpccomm.backends.shortcut import Shortcut
 from hpccomm.backends.work import DoneWork
 from hpccomm.errors import UnsupportedError
 
@@ -33,6 +34,7 @@ class Collectives:
     """Torch's calls, translated; mixed into what torch takes for a group or a backend."""
 
     _runner: Runner
+    _shortcut: Shortcut
     _held: list[Message] | None = None
     supports_coalescing = False  # torch's own property asks this class, which without an answer asks the property
 
@@ -43,6 +45,9 @@ class Collectives:
         """Reduce one tensor in place."""
         tensors = listed(tensors)
         (tensor,) = tensors
+        done = self._shortcut.all_reduce(tensor, opts)
+        if done is not None:
+            return done
         op, factor = operator_of(opts)
         operation = self._runner.door.all_reduce(tensor, op, factor)
         return self._runner.run("all_reduce", operation, tensors, opts)
@@ -255,7 +260,7 @@ class HpccommBackend(Collectives, Backend):  # type: ignore[misc]
 
     def __init__(self, runner: Runner) -> None:
         Backend.__init__(self, runner.backend.rank, runner.backend.size)
-        self._runner = runner
+        self._runner, self._shortcut = runner, Shortcut(runner)
         self.supports_coalescing = runner.lane is not None
         _alive.append(self)
 
@@ -265,7 +270,7 @@ class HpccommProcessGroup(Collectives, Group):  # type: ignore[misc]
 
     def __init__(self, runner: Runner, devices: Sequence[str]) -> None:
         Group.__init__(self, runner.backend.rank, runner.backend.size)
-        self._runner = runner
+        self._runner, self._shortcut = runner, Shortcut(runner)
         self._devices = [torch.device(device) for device in devices]
         self.supports_coalescing = runner.lane is not None
         _alive.append(self)

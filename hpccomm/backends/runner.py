@@ -52,7 +52,12 @@ class Runner:
 
     Attributes:
         timeout_s: The deadline of operations that give none, in seconds.
+        line: Its collectives that are under way or queued.
+        done: The work of whatever has ended.
+        notes_all: Whether it notes every operation, so that none may go past it.
     """
+
+    notes_all = False
 
     def __init__(
         self,
@@ -69,10 +74,10 @@ class Runner:
         self.log, self.asked = log, asked
         self.timeout_s = backend.context.timeout_s
         self._watch = watch
-        self._line = Line()
+        self.line = Line()
         self._exchanges: WeakSet[Task] = WeakSet()
         self._closed = False
-        self._done = DoneWork()
+        self.done = DoneWork()
 
     def _door_of(self, backend: Backend) -> FrontDoor:
         door = FrontDoor(backend)
@@ -80,7 +85,7 @@ class Runner:
 
     def run(self, what: str, operation: Operation, tensors: Sequence[Any], options: Any) -> AnyWork:
         """Run a collective, or begin it where the caller does not wait for it."""
-        log, line = self.log, self._line
+        log, line = self.log, self.line
         log.started = sequence = log.started + 1
         is_async = options is None or getattr(options, "asyncOp", True) is not False
         if type(operation) is Carried:
@@ -95,14 +100,14 @@ class Runner:
             if waits is None:
                 log.entries.append((sequence, what, *shape_of(tensors), monotonic()))
             else:
-                self._finish(log.begin(what, *shape_of(tensors)), operation, waits, options)
+                self.finish(log.begin(what, *shape_of(tensors)), operation, waits, options)
         except BaseException as error:
             operation.close()
-            self._raise(log.current or log.begin(what, *shape_of(tensors)), error)
+            self.give_up(log.current or log.begin(what, *shape_of(tensors)), error)
         finally:
             log.current = None
             line.turn.release()
-        return self._done
+        return self.done
 
     def _run_carried(
         self, what: str, operation: Carried, tensors: Sequence[Any], options: Any, is_async: bool
@@ -116,9 +121,9 @@ class Runner:
         if is_async:
             return work
         operation.let_wait()
-        return self._done
+        return self.done
 
-    def _finish(self, entry: Entry, operation: Operation, waits: str | LibraryCall, options: Any) -> None:
+    def finish(self, entry: Entry, operation: Operation, waits: str | LibraryCall, options: Any) -> None:
         """Step a collective to its end in this thread."""
         self.log.current = entry
         begin_waiting(entry, self._timeout(options))
@@ -180,13 +185,13 @@ class Runner:
         """Fail what is under way, and refuse all further operations for a reason; the other ranks are not told."""
         self.log.died_at = 0
         self.log.why_dead = self.log.why_dead or why
-        engine.fail(self._line, self._exchanges, lambda task: self._dead(task.entry))
+        engine.fail(self.line, self._exchanges, lambda task: self._dead(task.entry))
 
     def close(self) -> None:
         """Wait for the collectives that have begun, fail everything else and free the backend, once."""
         if not self._closed:
             self._closed = True
-            engine.drain(self._line)
+            engine.drain(self.line)
             self.backend.context.health.broken |= self.log.why_dead is not None
             self.stop("it was shut down")
             self.backend.close()
@@ -198,7 +203,7 @@ class Runner:
         """Begin a collective, or queue it behind those of this group that are under way."""
         if self.log.refuses(entry):
             raise self._dead(entry)
-        line, task = self._line, self._task(operation, entry, tensors, self._timeout(options))
+        line, task = self.line, self._task(operation, entry, tensors, self._timeout(options))
         begins = not line.tasks and line.turn.acquire(False)
         if begins and self._ends_at_once(task):
             return DoneWork(tensors)
@@ -217,7 +222,7 @@ class Runner:
             ended = task.begin()
         finally:
             if ended:
-                self._line.turn.release()
+                self.line.turn.release()
         if task.error is not None:
             raise task.error
         return ended
@@ -230,7 +235,8 @@ class Runner:
         timeout = getattr(options, "timeout", None)
         return timeout.total_seconds() if timeout is not None and timeout.total_seconds() > 0 else self.timeout_s
 
-    def _raise(self, entry: Entry, error: BaseException) -> NoReturn:
+    def give_up(self, entry: Entry, error: BaseException) -> NoReturn:
+        """Raise what the caller of a collective gets for what it failed with."""
         entry.end("failed")
         if not isinstance(error, Exception):
             self.end(f"{entry} was interrupted", entry)

@@ -25,6 +25,8 @@ class TracedRunner(Runner):
         rest: As `Runner` takes it.
     """
 
+    notes_all = True
+
     def __init__(self, recorder: Recorder, backend: Backend, *rest: Any, **named: Any) -> None:
         super().__init__(backend, *rest, **named)
         self._recorder = recorder

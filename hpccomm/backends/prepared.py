@@ -1,0 +1,161 @@
+"""Small all-reduces and barriers as MPI's persistent collectives: prepared once, started often.
+
+Starting one costs less than posting a non-blocking collective anew. An all-reduce is prepared for memory of its own,
+and elements are copied in and out: the addresses of users' tensors come and go, and what MPI has been given must stay.
+All ranks prepare the same ones in the same order, which follows from the order of the collectives alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hpccomm.backends.base import Operation
+from hpccomm.backends.c10d import Op
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+_ARRIVAL = "all ranks to arrive"
+KEPT = 64
+"""All-reduces that one communicator keeps prepared."""
+
+
+class PreparedBarrier:
+    """A barrier, for one operation at a time.
+
+    Attributes:
+        busy: Whether it is under way, or was given up.
+    """
+
+    __slots__ = ("_request", "busy")
+
+    def __init__(self, request: MPI.Prequest) -> None:
+        self._request, self.busy = request, False
+
+    def run(self) -> Operation:
+        """Start it and poll."""
+        while self.busy:
+            yield "the one before it"
+        self.busy = True
+        self._request.Start()
+        while not self._request.Test():
+            yield _ARRIVAL
+        self.busy = False
+
+    def free(self) -> None:
+        """Free it; it must not be busy."""
+        self._request.Free()
+
+
+class PreparedReduction:
+    """An all-reduce of so many elements of one dtype by one operator, for one operation at a time.
+
+    Args:
+        request: The all-reduce, in place.
+        memory: What it reduces.
+        at: MPI.buffer.fromaddress.
+
+    Attributes:
+        busy: Whether it is under way, or was given up.
+        waits_for: What it waits for, in words.
+    """
+
+    waits_for = _ARRIVAL
+    __slots__ = ("_at", "_memory", "_nbytes", "_request", "_users", "busy")
+
+    def __init__(self, request: MPI.Prequest, memory: memoryview, at: Any) -> None:
+        self._request, self._memory, self._at = request, memory, at
+        self._nbytes = memory.nbytes
+        self._users: Any = None
+        self.busy = False
+
+    def attempt(self, tensor: torch.Tensor, tries: int) -> bool:
+        """Start it for a dense tensor of host memory, poll so many times, and tell whether the result is in place."""
+        users, request = self._at(tensor.data_ptr(), self._nbytes), self._request
+        self.busy = True
+        self._memory[:] = users
+        request.Start()
+        while not request.Test():
+            tries -= 1
+            if tries <= 0:
+                self._users = users
+                return False
+        users[:] = self._memory
+        self.busy = False
+        return True
+
+    def rest(self) -> Operation:
+        """Go on after an attempt that has not ended; the tensor must still be there."""
+        while not self._request.Test():
+            yield self.waits_for
+        self._users[:] = self._memory
+        self._users, self.busy = None, False
+
+    def run(self, tensor: torch.Tensor) -> Operation:
+        """Start it for a dense tensor of host memory, and poll."""
+        while self.busy:
+            yield "the one before it"
+        if not self.attempt(tensor, 1):
+            yield self.waits_for
+            yield from self.rest()
+
+    def free(self) -> None:
+        """Free it; it must not be busy."""
+        self._request.Free()
+
+
+class Prepared:
+    """The prepared collectives of one communicator.
+
+    Attributes:
+        barrier: The barrier.
+        reductions: The all-reduces, by dtype, number of the operator, and count.
+    """
+
+    def __init__(self, communicator: MPI.Intracomm) -> None:
+        from mpi4py import MPI
+
+        self._communicator, self._at, self._in_place = communicator, MPI.buffer.fromaddress, MPI.IN_PLACE
+        self.barrier = PreparedBarrier(communicator.Barrier_init())
+        self.reductions: dict[tuple[torch.dtype, int, int], PreparedReduction] = {}
+
+    def reduction(self, tensor: torch.Tensor, op: Op, kind: MPI.Datatype, operator: MPI.Op) -> PreparedReduction:
+        """Give the all-reduce of tensors of this one's count and dtype, prepared now or before; collective.
+
+        Args:
+            tensor: A tensor.
+            op: torch's operator.
+            kind: MPI's type of an element.
+            operator: MPI's operator.
+        """
+        key = tensor.dtype, hash(op), tensor.numel()
+        found = self.reductions.get(key)
+        if found is None:
+            if len(self.reductions) == KEPT:
+                self.reductions.pop(next(iter(self.reductions))).free()
+            memory = memoryview(bytearray(tensor.numel() * tensor.element_size()))
+            request = self._communicator.Allreduce_init(self._in_place, [memory, tensor.numel(), kind], operator)
+            found = self.reductions[key] = PreparedReduction(request, memory, self._at)
+        return found
+
+    @property
+    def busy(self) -> bool:
+        """Whether one of them is under way, or was given up."""
+        return self.barrier.busy or any(one.busy for one in self.reductions.values())
+
+    def free(self) -> None:
+        """Free them all; none may be busy."""
+        self.barrier.free()
+        for one in self.reductions.values():
+            one.free()
+        self.reductions.clear()
+
+
+def prepare(communicator: MPI.Intracomm) -> Prepared | None:
+    """Prepare a communicator's collectives, or give None where the library has none to prepare; collective."""
+    try:
+        return Prepared(communicator)
+    except NotImplementedError:  # before MPI 4
+        return None
