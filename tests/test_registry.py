@@ -91,7 +91,6 @@ def test_wrong_expressions_are_refused_with_what_there_is(text: str, words: str)
         ("faulty(gloo, explode)", OptionError),
         ("faulty(gloo, raise, rank=1)", OptionError),
         ("faulty(gloo, raise, rank=0, call=-1)", OptionError),
-        ("mpi4py(deadline=soon)", OptionError),
         ("hierarchical(gloo, gloo, by=rack)", OptionError),
         ("hierarchical(gloo, gloo, by=0)", OptionError),
         ("hierarchical(gloo, nowhere)", ExpressionError),
@@ -101,6 +100,19 @@ def test_wrong_expressions_are_refused_with_what_there_is(text: str, words: str)
 def test_what_cannot_be_built_is_refused(text: str, error: type[Exception], context: Context) -> None:
     with pytest.raises(error):
         registry.build(parse(text), context)
+
+
+@pytest.mark.parametrize("name", ("mpi4py", "auto", "shm"))
+def test_a_way_to_hold_the_deadline_that_there_is_not_is_refused_with_what_there_is(
+    name: str, context: Context
+) -> None:
+    with pytest.raises(OptionError) as refused:
+        registry.build(parse(f"{name}(deadline=soon)"), context)
+    assert (refused.value.asked, refused.value.remedy) == (
+        f"build backend {name}(deadline=soon)",
+        "give arrival or strict",
+    )
+    assert refused.value.everywhere
 
 
 @pytest.mark.parametrize("asked", ("0", "-1", "2.5", "much"))

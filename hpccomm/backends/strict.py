@@ -10,7 +10,7 @@ import os
 from dataclasses import replace
 
 from hpccomm.algorithms import ALGORITHMS
-from hpccomm.backends.base import DEADLINES, Backend, bad_option
+from hpccomm.backends.base import Backend, check_deadline
 from hpccomm.backends.context import Context
 from hpccomm.backends.cuda_aware import Verdict, agreed
 from hpccomm.backends.device import device_of
@@ -44,12 +44,6 @@ def build_mpi(context: Context, *, deadline: str = "arrival") -> Backend:
     backend = MpiBackend(context, device if found.answer == "yes" else None)
     backend.notes = [f"MPI takes a GPU's memory itself: {found}"]
     return backend
-
-
-def check_deadline(name: str, deadline: str) -> None:
-    """Refuse a way to hold the deadline that there is not."""
-    if deadline not in DEADLINES:
-        raise bad_option(name, "deadline", deadline, " or ".join(DEADLINES))
 
 
 def polled(expression: Expression) -> Expression:
