@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.distributed import HashStore
 
-from hpccomm.backends import registry
+from hpccomm.backends import names, registry
 from hpccomm.backends.base import Backend, Operation
 from hpccomm.backends.context import Context
 from hpccomm.backends.gloo import GlooBackend
@@ -60,6 +60,14 @@ def test_a_new_backend_is_one_class_and_one_line(alone: None, context: Context) 
 def test_a_name_is_taken_once(alone: None) -> None:
     with pytest.raises(ExpressionError, match="taken"):
         registry.register("alone", Alone)
+
+
+def test_a_row_says_which_arguments_are_backends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(names.BACKENDS, "mixed", names.Row("nowhere:nothing", backends=2))
+    names.check_names(parse("checked(mixed(gloo, ring(mpi4py), some(words), more))"))
+    for text in ("mixed(gloo, nowhere, words)", "mixed(gloo, ring(nowhere), words)", "ring(nowhere)"):
+        with pytest.raises(ExpressionError, match="no backend is called 'nowhere'"):
+            names.check_names(parse(text))
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from hpccomm.backends.context import Context
 from hpccomm.backends.cuda_aware import Verdict, agreed
 from hpccomm.backends.device import device_of
 from hpccomm.backends.mpi import MpiBackend
+from hpccomm.backends.names import within
 from hpccomm.backends.scheduled import ScheduledBackend
 from hpccomm.expression import Expression, parse
 
@@ -52,4 +53,5 @@ def polled(expression: Expression) -> Expression:
         return expression
     if expression.name in _HOLDERS and "deadline" not in expression.keywords:
         return replace(expression, options=(*expression.options, ("deadline", "strict")))
-    return replace(expression, arguments=tuple(polled(one) for one in expression.arguments))
+    inner = within(expression)
+    return replace(expression, arguments=(*map(polled, inner), *expression.arguments[len(inner) :]))
