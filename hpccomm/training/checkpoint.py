@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch.serialization import get_unsafe_globals_in_checkpoint
 
 from hpccomm.errors import OptionError, TrainingError
-from hpccomm.whole import whole
+from hpccomm.whole import remove_left_over, whole
 
 _RANDOM = "random numbers of each rank"  # which no part can be called, as it is no word
 _PROGRESS = "progress of the run"
@@ -43,7 +43,8 @@ class Checkpoint:
         checkpoint.save({"epoch": 3, "step": 17})
 
     What has a state must have the same on all ranks, as under DDP: rank 0's is kept. The random numbers of torch on
-    CPUs, of NumPy and of Python are kept for each rank by itself.
+    CPUs, of NumPy and of Python are kept for each rank by itself. What a save that was killed left beside the file is
+    deleted at the next save or load.
 
     Args:
         path: The file.
@@ -87,6 +88,8 @@ class Checkpoint:
                 ranks.
             OptionError: It is of another number of ranks, or of other parts; the same on all ranks.
         """
+        if dist.get_rank(self._group) == 0:
+            remove_left_over(self._path)
         found, mark, fault = _read(self._path)
         self._see_that_it_fits(found, mark, fault, resize=resize)
         if found is None:
@@ -118,6 +121,7 @@ class Checkpoint:
 
     def _written(self, state: Mapping[str, Any]) -> TrainingError | None:
         """Write it, and give what stands in the way, if anything."""
+        remove_left_over(self._path)  # before it is written, which may need the room
         try:
             with whole(self._path) as beside:
                 torch.save(state, beside)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from worlds import COMM, FEW_RANKS, world
 import hpccomm
 from hpccomm.errors import OptionError, TrainingError
 from hpccomm.training import Checkpoint
+from hpccomm.whole import whole
 
 pytestmark = [pytest.mark.mpi(min_size=2), FEW_RANKS]
 
@@ -102,6 +104,26 @@ def test_a_file_is_on_the_disk_before_it_is_in_its_place(
     monkeypatch.setattr("os.fsync", lambda number: kept.append((os.fstat(number).st_ino, path.exists())))
     Checkpoint(path, model=network()).save({})
     assert kept == ([] if RANK else [(path.stat().st_ino, False)])
+
+
+@pytest.mark.parametrize("next_use", [lambda checkpoint: checkpoint.save({}), Checkpoint.load], ids=["save", "load"])
+def test_what_a_killed_save_left_is_deleted(
+    case: hpccomm.World, path: Path, next_use: Callable[[Checkpoint], object]
+) -> None:
+    checkpoint = Checkpoint(path, model=network())
+    checkpoint.save({})
+    if RANK == 0:
+        with whole(path) as beside:
+            beside.touch()
+            number, started, space = beside.name.removeprefix(".checkpoint.pt.").split("-")
+            beside.with_name(f".checkpoint.pt.{number}-{int(started) - 1}-{space}").touch()  # of one that is gone
+            shutil.copy(path, beside)
+    COMM.Barrier()
+    assert len([*path.parent.iterdir()]) == 2
+    COMM.Barrier()
+    next_use(checkpoint)
+    COMM.Barrier()
+    assert [*path.parent.iterdir()] == [path]
 
 
 def same_error(call: Callable[[], object]) -> TrainingError:
