@@ -6,9 +6,9 @@ import copy
 import hashlib
 import os
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 from zipfile import ZipFile
 
 import numpy as np
@@ -21,6 +21,9 @@ from hpccomm.whole import remove_left_over, whole
 
 _RANDOM = "random numbers of each rank"  # which no part can be called, as it is no word
 _PROGRESS = "progress of the run"
+_SETTINGS = "settings of the run"
+
+Setting: TypeAlias = str | int | float | bool
 
 
 class Stateful(Protocol):
@@ -49,11 +52,21 @@ class Checkpoint:
     Args:
         path: The file.
         group: The ranks; None for the default group.
+        settings: What a run must not change when it goes on, such as its learning rate and seed, by the names that
+            its user knows: Python's numbers and texts, the same on all ranks.
         parts: What has a state, by name.
     """
 
-    def __init__(self, path: Path, *, group: dist.ProcessGroup | None = None, **parts: Stateful) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        group: dist.ProcessGroup | None = None,
+        settings: Mapping[str, Setting] | None = None,
+        **parts: Stateful,
+    ) -> None:
         self._path, self._group, self._parts = path, group, parts
+        self._settings = dict(settings or {})
 
     def save(self, progress: Mapping[str, Any]) -> None:
         """Write it; collective.
@@ -86,7 +99,8 @@ class Checkpoint:
         Raises:
             TrainingError: Only some ranks see the file, or not the same one, or it cannot be read; the same on all
                 ranks.
-            OptionError: It is of another number of ranks, or of other parts; the same on all ranks.
+            OptionError: It is of another number of ranks, of other parts, or of a run with other settings; the same on
+                all ranks.
         """
         if dist.get_rank(self._group) == 0:
             remove_left_over(self._path)
@@ -117,7 +131,7 @@ class Checkpoint:
         every: list[Any] = [None] * dist.get_world_size(self._group)
         dist.all_gather_object(every, _random(), group=self._group)
         states = {name: part.state_dict() for name, part in self._parts.items()}
-        return {**states, _RANDOM: every, _PROGRESS: progress}
+        return {**states, _RANDOM: every, _PROGRESS: progress, _SETTINGS: self._settings}
 
     def _written(self, state: Mapping[str, Any]) -> TrainingError | None:
         """Write it, and give what stands in the way, if anything."""
@@ -141,9 +155,9 @@ class Checkpoint:
         return None
 
     def _see_that_it_fits(self, found: Mapping[str, Any] | None, mark: str, fault: str, *, resize: bool) -> None:
-        every: list[tuple[str, str]] = [("", "")] * dist.get_world_size(self._group)
-        dist.all_gather_object(every, (mark, fault), group=self._group)
-        faults = {rank: fault for rank, (_, fault) in enumerate(every) if fault}
+        every: list[tuple[str, str, dict[str, Setting]]] = [("", "", {})] * dist.get_world_size(self._group)
+        dist.all_gather_object(every, (mark, fault, self._settings), group=self._group)
+        faults = {rank: fault for rank, (_, fault, _) in enumerate(every) if fault}
         if faults:
             raise TrainingError(
                 f"go on from the checkpoint {self._path}",
@@ -151,8 +165,8 @@ class Checkpoint:
                 remedy="bring back a whole one, or move it away to begin anew",
                 everywhere=True,
             )
-        if any(one != every[0] for one in every):
-            sees = [rank for rank, (mark, _) in enumerate(every) if mark]
+        if any(one[0] != mark for one in every):
+            sees = [rank for rank, (mark, *_) in enumerate(every) if mark]
             raise TrainingError(
                 f"go on from the checkpoint {self._path}",
                 found=f"not all ranks see the same file; ranks {sees} see one",
@@ -162,7 +176,7 @@ class Checkpoint:
         if found is None:
             return
         size, ranks = len(every), len(found[_RANDOM])
-        if {*found} != {*self._parts, _RANDOM, _PROGRESS} or not (resize or ranks == size):
+        if {*found} != {*self._parts, _RANDOM, _PROGRESS, _SETTINGS} or not (resize or ranks == size):
             raise OptionError(
                 f"go on from the checkpoint {self._path} with {size} ranks and {', '.join(self._parts)}",
                 found=f"it is of {ranks} ranks, with {', '.join(sorted(found))}",
@@ -170,6 +184,20 @@ class Checkpoint:
                 "load(resize=True) takes one of another number",
                 everywhere=True,
             )
+        self._require_settings(found[_SETTINGS], [settings for *_, settings in every])
+
+    def _require_settings(self, begun_with: Mapping[str, Setting], every: Sequence[Mapping[str, Setting]]) -> None:
+        """Refuse a file of a run with other settings than those of any rank."""
+        differs = next((settings for settings in every if settings != begun_with), None)
+        if differs is None:
+            return
+        names = [name for name in {**begun_with, **differs} if begun_with.get(name, ...) != differs.get(name, ...)]
+        raise OptionError(
+            f"go on from the checkpoint {self._path} with {_listed(differs, names)}",
+            found=f"it is of a run with {_listed(begun_with, names)}",
+            remedy="give what that run was begun with, or name another file to begin anew",
+            everywhere=True,
+        )
 
 
 def _read(path: Path) -> tuple[dict[str, Any] | None, str, str]:
@@ -180,11 +208,16 @@ def _read(path: Path) -> tuple[dict[str, Any] | None, str, str]:
         found = torch.load(path, map_location="cpu")
         if not isinstance(found, dict) or not {_RANDOM, _PROGRESS} <= {*found}:
             return None, "", "it was not written by Checkpoint"
+        found.setdefault(_SETTINGS, {})  # that of an earlier hpccomm has none
     except FileNotFoundError:
         return None, "", ""
     except Exception as error:  # the other ranks wait for what this one has seen
         return None, "", f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
     return found, hashlib.sha256(repr(sums).encode()).hexdigest(), ""
+
+
+def _listed(settings: Mapping[str, Setting], names: Sequence[str]) -> str:
+    return ", ".join(f"{name} {settings[name]}" if name in settings else f"no {name}" for name in names)
 
 
 def _require_loadable(path: Path) -> None:
