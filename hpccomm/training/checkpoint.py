@@ -5,18 +5,17 @@ from __future__ import annotations
 import copy
 import hashlib
 import os
-import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 from zipfile import ZipFile
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch.serialization import get_unsafe_globals_in_checkpoint
 
 from hpccomm.errors import OptionError, TrainingError
+from hpccomm.training.randomness import set_states, states
 from hpccomm.whole import remove_left_over, whole
 
 _RANDOM = "random numbers of each rank"  # which no part can be called, as it is no word
@@ -45,9 +44,9 @@ class Checkpoint:
         progress = checkpoint.load() or {"epoch": 0, "step": 0}
         checkpoint.save({"epoch": 3, "step": 17})
 
-    What has a state must have the same on all ranks, as under DDP: rank 0's is kept. The random numbers of torch on
-    CPUs, of NumPy and of Python are kept for each rank by itself. What a save that was killed left beside the file is
-    deleted at the next save or load.
+    What has a state must have the same on all ranks, as under DDP: rank 0's is kept. The random numbers of torch on the
+    CPU and, where CUDA is in use, on the current GPU, of NumPy and of Python are kept for each rank by itself. What a
+    save that was killed left beside the file is deleted at the next save or load.
 
     Args:
         path: The file.
@@ -125,13 +124,13 @@ class Checkpoint:
             part.load_state_dict(captured[name])
         every, rank = captured[_RANDOM], dist.get_rank(self._group)
         if rank < len(every):
-            _set_random(every[rank])
+            set_states(every[rank])
 
     def _capture(self, progress: dict[str, Any]) -> dict[str, Any]:
         every: list[Any] = [None] * dist.get_world_size(self._group)
-        dist.all_gather_object(every, _random(), group=self._group)
-        states = {name: part.state_dict() for name, part in self._parts.items()}
-        return {**states, _RANDOM: every, _PROGRESS: progress, _SETTINGS: self._settings}
+        dist.all_gather_object(every, states(), group=self._group)
+        parts = {name: part.state_dict() for name, part in self._parts.items()}
+        return {**parts, _RANDOM: every, _PROGRESS: progress, _SETTINGS: self._settings}
 
     def _written(self, state: Mapping[str, Any]) -> TrainingError | None:
         """Write it, and give what stands in the way, if anything."""
@@ -229,19 +228,3 @@ def _require_loadable(path: Path) -> None:
     strange = get_unsafe_globals_in_checkpoint(path)
     if strange:
         raise TypeError(f"in it is what torch.load takes from no file: {', '.join(sorted(strange))}")
-
-
-def _random() -> dict[str, Any]:
-    """Give the states of the random numbers, as torch.load takes them without trusting the file."""
-    kind, keys, *rest = np.random.get_state()
-    return {
-        "torch": torch.get_rng_state(),
-        "numpy": [kind, np.asarray(keys).tolist(), *rest],
-        "python": random.getstate(),
-    }
-
-
-def _set_random(states: Mapping[str, Any]) -> None:
-    torch.set_rng_state(states["torch"])
-    np.random.set_state(tuple(states["numpy"]))
-    random.setstate(states["python"])
