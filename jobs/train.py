@@ -55,6 +55,8 @@ HOOKS: dict[str, Callable[[hpccomm.World], Any]] = {
     "adasum": lambda world: adasum(world.intra_node, world.inter_node, average_inside=True),
 }
 TEST_ROWS = 360
+KEPT = ("seed", "lr", "batch", "accumulate", "precision", "hook")
+"""Options that a run which goes on must have as it was begun; it may go on for more epochs, or over another backend."""
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -123,7 +125,11 @@ class Training:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=options.lr)
         self.scaler = AgreedGradScaler(enabled=options.precision == "float16")
         self.checkpoint = Checkpoint(
-            options.checkpoint, model=self.model.module, optimizer=self.optimizer, scaler=self.scaler
+            options.checkpoint,
+            settings={f"--{name}": getattr(options, name) for name in KEPT},
+            model=self.model.module,
+            optimizer=self.optimizer,
+            scaler=self.scaler,
         )
         start = self.checkpoint.capture()
         settle_buckets(self.model, lambda: self.loss(*self.data[: options.batch]))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.distributed import HashStore
 
-from hpccomm.backends import registry
+from hpccomm.backends import names, registry
 from hpccomm.backends.base import Backend, Operation
 from hpccomm.backends.context import Context
 from hpccomm.backends.gloo import GlooBackend
@@ -62,6 +62,14 @@ def test_a_name_is_taken_once(alone: None) -> None:
         registry.register("alone", Alone)
 
 
+def test_a_row_says_which_arguments_are_backends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(names.BACKENDS, "mixed", names.Row("nowhere:nothing", backends=2))
+    names.check_names(parse("checked(mixed(gloo, ring(mpi4py), some(words), more))"))
+    for text in ("mixed(gloo, nowhere, words)", "mixed(gloo, ring(nowhere), words)", "ring(nowhere)"):
+        with pytest.raises(ExpressionError, match="no backend is called 'nowhere'"):
+            names.check_names(parse(text))
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -91,7 +99,6 @@ def test_wrong_expressions_are_refused_with_what_there_is(text: str, words: str)
         ("faulty(gloo, explode)", OptionError),
         ("faulty(gloo, raise, rank=1)", OptionError),
         ("faulty(gloo, raise, rank=0, call=-1)", OptionError),
-        ("mpi4py(deadline=soon)", OptionError),
         ("hierarchical(gloo, gloo, by=rack)", OptionError),
         ("hierarchical(gloo, gloo, by=0)", OptionError),
         ("hierarchical(gloo, nowhere)", ExpressionError),
@@ -101,6 +108,19 @@ def test_wrong_expressions_are_refused_with_what_there_is(text: str, words: str)
 def test_what_cannot_be_built_is_refused(text: str, error: type[Exception], context: Context) -> None:
     with pytest.raises(error):
         registry.build(parse(text), context)
+
+
+@pytest.mark.parametrize("name", ("mpi4py", "auto", "shm"))
+def test_a_way_to_hold_the_deadline_that_there_is_not_is_refused_with_what_there_is(
+    name: str, context: Context
+) -> None:
+    with pytest.raises(OptionError) as refused:
+        registry.build(parse(f"{name}(deadline=soon)"), context)
+    assert (refused.value.asked, refused.value.remedy) == (
+        f"build backend {name}(deadline=soon)",
+        "give arrival or strict",
+    )
+    assert refused.value.everywhere
 
 
 @pytest.mark.parametrize("asked", ("0", "-1", "2.5", "much"))

@@ -37,6 +37,7 @@ def test_choice(hosts: str, has_mpi: bool, expression: str, why: str) -> None:
         ("ring(mpi4py)", "ring(mpi4py)"),
         ("shm(crossover=8)", "shm(crossover=8, deadline=strict)"),
         ("mpi4py(deadline=arrival)", "mpi4py(deadline=arrival)"),
+        ("faulty(mpi4py, auto)", "faulty(mpi4py(deadline=strict), auto)"),
     ],
 )
 def test_what_can_be_polled_is(asked: str, given: str) -> None:

@@ -226,6 +226,20 @@ DEADLINES = ("arrival", "strict")
 """How MPI may hold a deadline: until all ranks have arrived, or throughout."""
 
 
+def check_deadline(name: str, deadline: str) -> None:
+    """Refuse a way to hold the deadline that there is not.
+
+    Args:
+        name: The backend that has `deadline` as its option.
+        deadline: The option's value.
+
+    Raises:
+        OptionError: It is none of `DEADLINES`; the same on all ranks.
+    """
+    if deadline not in DEADLINES:
+        raise bad_option(name, "deadline", deadline, " or ".join(DEADLINES))
+
+
 def bad_option(backend: str, name: str, value: object, wanted: str) -> OptionError:
     """Give the error, the same on all ranks, of an option of a backend that has a value it does not take."""
     return OptionError(

@@ -44,6 +44,11 @@ class Beside(Protocol):
         """The highest number that another rank has given up."""
         ...
 
+    @property
+    def timeout_s(self) -> float | None:
+        """Seconds from the begin of the collective under way to its deadline; None where it has not waited yet."""
+        ...
+
     def give_up(self, number: int) -> None:
         """Tell the other ranks that this one has given up what they call by a number; it may get lost."""
         ...
@@ -63,11 +68,9 @@ class Health:
 
     Attributes:
         broken: Whether some rank gave an operation up.
-        timeout_s: The deadline that operations have been given since they were made, in seconds; None for none.
     """
 
     broken: bool = False
-    timeout_s: float | None = None
 
 
 @dataclass
@@ -85,7 +88,7 @@ class Context:
         quiet_s: Seconds of waiting in the exchange after which it says who is missing.
         describe: Names a rank of this group, with what is known of its process, in messages.
         beside: What the ranks tell each other beside the group's traffic; None where they cannot.
-        health: Whether its communicators may be freed at the end, and what deadline holds now.
+        health: Whether its communicators may be freed at the end.
         job_ranks: This group's ranks in the job; empty for all of the job's.
         parts: The contexts made from this one.
     """
@@ -109,11 +112,6 @@ class Context:
     def members(self) -> Sequence[int]:
         """This group's ranks in the job."""
         return self.job_ranks or range(self.topology.world_size)
-
-    @property
-    def deadline_s(self) -> float:
-        """Deadline of an operation, in seconds, where the call gives none, as it is now."""
-        return self.timeout_s if self.health.timeout_s is None else self.health.timeout_s
 
     @property
     def exchange(self) -> Exchange:

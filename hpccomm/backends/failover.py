@@ -4,8 +4,8 @@ An operation works on a copy. When it has ended, the ranks agree in a small all-
 went well everywhere, and only then is the result stored; where it did not, the next backend does it again. They also
 compare checksums: of results that must be equal on all ranks, and of blocks with what was sent.
 
-Operations are polled, `mpi4py` standing for ``mpi4py(deadline=strict)``, and given up after a share of the deadline.
-Sends and receives have no such agreement, and keep to the backend that stood first.
+Operations are polled, `mpi4py` standing for ``mpi4py(deadline=strict)``, and given up after a share of the deadline of
+their call. Sends and receives have no such agreement, and keep to the backend that stood first.
 """
 
 from __future__ import annotations
@@ -157,7 +157,9 @@ class FailoverBackend(Backend):
 
     @property
     def _patience_s(self) -> float:
-        return self.context.deadline_s / (len(self._asked) + 1)
+        """Seconds that an attempt has, by the deadline of the operation under way as it is now."""
+        given_s = self.context.beside.timeout_s if self.context.beside else None
+        return (given_s or self.context.timeout_s) / (len(self._asked) + 1)
 
     @property
     def _standing(self) -> Backend:
@@ -193,16 +195,15 @@ class FailoverBackend(Backend):
 
     def _tried(self, operation: Operation) -> Generator[str | LibraryCall, None, str]:
         """Step an operation, and give what went wrong, or an empty text."""
-        beside, patience_s, failure, errors = self.context.beside, self._patience_s, "", list[Exception]()
-        end = time.monotonic() + patience_s
+        beside, began, failure, errors = self.context.beside, time.monotonic(), "", list[Exception]()
         try:
             for waits in operation:
                 if beside is not None and beside.given_up >= self._calls:
                     return HEARD
-                yield _within(end, waits, errors) if isinstance(waits, LibraryCall) else waits
-                if time.monotonic() > end:
+                yield self._within(began, waits, errors) if isinstance(waits, LibraryCall) else waits
+                if time.monotonic() > began + self._patience_s:
                     what = waits.what if isinstance(waits, LibraryCall) else waits
-                    failure = f"did not end in {patience_s:g} s, waiting for {what}"
+                    failure = f"did not end in {self._patience_s:g} s, waiting for {what}"
                     break
                 if errors:
                     raise errors[0]
@@ -215,6 +216,17 @@ class FailoverBackend(Backend):
         if failure and beside is not None:
             beside.give_up(self._calls)
         return failure
+
+    def _within(self, began: float, call: LibraryCall, errors: list[Exception]) -> LibraryCall:
+        """Give a call no more time than the attempt that makes it, and keep its errors for the attempt to find."""
+
+        def make(left_s: float) -> None:
+            try:
+                call.call(max(min(left_s, began + self._patience_s - time.monotonic()), 0.001))
+            except Exception as error:
+                errors.append(error)
+
+        return LibraryCall(make, call.what, call.bounded)
 
     def _judged(self, work: Repeatable, out: torch.Tensor, failure: str) -> Generator[str | LibraryCall, None, str]:
         """Agree with all ranks on what came out, and give what went wrong on any of them."""
@@ -286,15 +298,3 @@ class FailoverBackend(Backend):
             beside.note(f"failover {text}")
         if self.rank == 0 and self.size > 1:
             say(f"failover {text}")
-
-
-def _within(end: float, call: LibraryCall, errors: list[Exception]) -> LibraryCall:
-    """Give a call no more time than the attempt that makes it, and keep its errors for the attempt to find."""
-
-    def make(left_s: float) -> None:
-        try:
-            call.call(max(min(left_s, end - time.monotonic()), 0.001))
-        except Exception as error:
-            errors.append(error)
-
-    return LibraryCall(make, call.what, call.bounded)

@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from hpccomm.algorithms import ALGORITHMS
 from hpccomm.errors import ExpressionError
 from hpccomm.expression import Expression
 
-BUILDERS = {
-    "auto": "hpccomm.backends.select:build_auto",
-    "checked": "hpccomm.backends.checked:build_checked",
-    "direct": "hpccomm.backends.scheduled:build_direct",
-    "failover": "hpccomm.backends.failover:FailoverBackend",
-    "faulty": "hpccomm.backends.faulty:FaultyBackend",
-    "gloo": "hpccomm.backends.gloo:GlooBackend",
-    "hierarchical": "hpccomm.backends.hierarchical:HierarchicalBackend",
-    "mpi4py": "hpccomm.backends.strict:build_mpi",
-    "nccl": "hpccomm.backends.nccl:NcclBackend",
-    "nccl_cupy": "hpccomm.backends.nccl_cupy:build_nccl_cupy",
-    "shm": "hpccomm.backends.shm:ShmBackend",
+
+class Row(NamedTuple):
+    """A backend that hpccomm brings.
+
+    Attributes:
+        builder: What makes it, as ``module:name``.
+        backends: How many of its arguments, from the first on, are backends; None for all. The rest are bare words.
+    """
+
+    builder: str
+    backends: int | None = None
+
+
+BACKENDS = {
+    "auto": Row("hpccomm.backends.select:build_auto"),
+    "checked": Row("hpccomm.backends.checked:build_checked"),
+    "direct": Row("hpccomm.backends.scheduled:build_direct"),
+    "failover": Row("hpccomm.backends.failover:FailoverBackend"),
+    "faulty": Row("hpccomm.backends.faulty:FaultyBackend", backends=1),
+    "gloo": Row("hpccomm.backends.gloo:GlooBackend"),
+    "hierarchical": Row("hpccomm.backends.hierarchical:HierarchicalBackend"),
+    "mpi4py": Row("hpccomm.backends.strict:build_mpi"),
+    "nccl": Row("hpccomm.backends.nccl:NcclBackend"),
+    "nccl_cupy": Row("hpccomm.backends.nccl_cupy:build_nccl_cupy"),
+    "shm": Row("hpccomm.backends.shm:ShmBackend"),
 }
-
-
-_BACKENDS_WITHIN = {"faulty": 1}  # how many of the arguments are backends, where not all are
 
 
 def unknown(expression: Expression, known: Sequence[str]) -> ExpressionError:
@@ -42,8 +53,14 @@ def check_names(expression: Expression) -> None:
     Raises:
         ExpressionError: It names one.
     """
-    known = sorted({*BUILDERS, *ALGORITHMS})
+    known = sorted({*BACKENDS, *ALGORITHMS})
     if expression.name not in known:
         raise unknown(expression, known)
-    for argument in expression.arguments[: _BACKENDS_WITHIN.get(expression.name)]:
-        check_names(argument)
+    for inner in within(expression):
+        check_names(inner)
+
+
+def within(expression: Expression) -> tuple[Expression, ...]:
+    """Give the first arguments of an expression, those that are backends; all of one whose name has no row here."""
+    row = BACKENDS.get(expression.name)
+    return expression.arguments[: row.backends if row else None]

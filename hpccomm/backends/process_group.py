@@ -239,7 +239,7 @@ class Collectives:
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Set the deadline of operations that give none."""
-        self._runner.timeout_s = self._runner.backend.context.health.timeout_s = timeout.total_seconds()
+        self._runner.timeout_s = timeout.total_seconds()
 
     _set_default_timeout = set_timeout
 

@@ -1,6 +1,6 @@
 """The table of backends, and how an expression becomes one of them.
 
-A new backend is one line in `names.BUILDERS` (or one call of `register`): a class or function that takes a `Context`,
+A new backend is one line in `names.BACKENDS` (or one call of `register`): a class or function that takes a `Context`,
 then the expression's arguments as `Expression`s, then its options by name. It is imported when it is first named. Every
 algorithm of `hpccomm.algorithms` is a combinator by its own name.
 """
@@ -16,7 +16,7 @@ from typing import get_args, get_type_hints
 from hpccomm.algorithms import ALGORITHMS
 from hpccomm.backends.base import MAX_COUNT, Backend
 from hpccomm.backends.context import Context
-from hpccomm.backends.names import BUILDERS, unknown
+from hpccomm.backends.names import BACKENDS, unknown, within
 from hpccomm.backends.traced import traced
 from hpccomm.errors import ExpressionError, OptionError
 from hpccomm.expression import Expression
@@ -24,7 +24,7 @@ from hpccomm.timeline.recorder import recording
 
 Builder = Callable[..., Backend]
 
-_TABLE: dict[str, str | Builder] = dict(BUILDERS)
+_TABLE: dict[str, str | Builder] = {name: row.builder for name, row in BACKENDS.items()}
 
 
 def names() -> list[str]:
@@ -62,8 +62,8 @@ def check(expression: Expression) -> None:
     """
     bind(expression, _builder(expression))
     if expression.name != "faulty":
-        for argument in expression.arguments:
-            _refuse_checked_inside(expression, argument)
+        for inner in within(expression):
+            _refuse_checked_inside(expression, inner)
 
 
 def _refuse_checked_inside(whole: Expression, part: Expression) -> None:
@@ -74,8 +74,8 @@ def _refuse_checked_inside(whole: Expression, part: Expression) -> None:
             remedy="put it around the whole: checked(…) compares what users call",
             everywhere=True,
         )
-    for argument in part.arguments:
-        _refuse_checked_inside(whole, argument)
+    for inner in within(part):
+        _refuse_checked_inside(whole, inner)
 
 
 def bind(expression: Expression, builder: Builder) -> inspect.BoundArguments:

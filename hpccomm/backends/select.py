@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hpccomm.backends.base import Backend
+from hpccomm.backends.base import Backend, check_deadline
 from hpccomm.backends.context import Context
 from hpccomm.backends.registry import build
-from hpccomm.backends.strict import check_deadline, polled
+from hpccomm.backends.strict import polled
 from hpccomm.backends.tuned import TunedBackend, setup_of
 from hpccomm.exchange import together
 from hpccomm.expression import Expression, parse

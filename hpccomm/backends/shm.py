@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import torch
 
-from hpccomm.backends.base import DEADLINES, Backend, Operation, bad_option
+from hpccomm.backends.base import Backend, Operation, check_deadline
 from hpccomm.backends.c10d import Op, ReduceOp
 from hpccomm.backends.carried import CarriedBackend
 from hpccomm.backends.combine import COMBINE, REDUCTIONS
@@ -46,8 +46,7 @@ class ShmBackend(CarriedBackend):
 
     def __init__(self, context: Context, *, crossover: int = _CROSSOVER, deadline: str = "arrival") -> None:
         super().__init__(context)
-        if deadline not in DEADLINES:
-            raise bad_option("shm", "deadline", deadline, " or ".join(DEADLINES))
+        check_deadline("shm", deadline)
         if not context.topology.one_host:
             raise BackendError(
                 "build backend shm",

@@ -10,11 +10,12 @@ import os
 from dataclasses import replace
 
 from hpccomm.algorithms import ALGORITHMS
-from hpccomm.backends.base import DEADLINES, Backend, bad_option
+from hpccomm.backends.base import Backend, check_deadline
 from hpccomm.backends.context import Context
 from hpccomm.backends.cuda_aware import Verdict, agreed
 from hpccomm.backends.device import device_of
 from hpccomm.backends.mpi import MpiBackend
+from hpccomm.backends.names import within
 from hpccomm.backends.scheduled import ScheduledBackend
 from hpccomm.expression import Expression, parse
 
@@ -46,16 +47,11 @@ def build_mpi(context: Context, *, deadline: str = "arrival") -> Backend:
     return backend
 
 
-def check_deadline(name: str, deadline: str) -> None:
-    """Refuse a way to hold the deadline that there is not."""
-    if deadline not in DEADLINES:
-        raise bad_option(name, "deadline", deadline, " or ".join(DEADLINES))
-
-
 def polled(expression: Expression) -> Expression:
     """Have MPI's collectives go by polled schedules in an expression, so that a stall inside them is seen."""
     if expression.name in ALGORITHMS:
         return expression
     if expression.name in _HOLDERS and "deadline" not in expression.keywords:
         return replace(expression, options=(*expression.options, ("deadline", "strict")))
-    return replace(expression, arguments=tuple(polled(one) for one in expression.arguments))
+    inner = within(expression)
+    return replace(expression, arguments=(*map(polled, inner), *expression.arguments[len(inner) :]))

@@ -25,6 +25,14 @@ class GroupBeside:
         log = self._log
         return 0 if log is None else log.given_up
 
+    @property
+    def timeout_s(self) -> float | None:
+        """Seconds from the begin of the collective under way to its deadline; None where it has not waited yet."""
+        current = None if (log := self._log) is None else log.current
+        if current is None or current.since_s is None or current.deadline_s is None:
+            return None
+        return current.deadline_s - current.since_s
+
     def give_up(self, number: int) -> None:
         """Tell the other ranks that this one has given up what they call by a number; it may get lost."""
         log, inquiry = self._log, vigil.inquiry

@@ -5,22 +5,24 @@ from __future__ import annotations
 import copy
 import hashlib
 import os
-import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 from zipfile import ZipFile
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch.serialization import get_unsafe_globals_in_checkpoint
 
 from hpccomm.errors import OptionError, TrainingError
-from hpccomm.whole import whole
+from hpccomm.training.randomness import set_states, states
+from hpccomm.whole import remove_left_over, whole
 
 _RANDOM = "random numbers of each rank"  # which no part can be called, as it is no word
 _PROGRESS = "progress of the run"
+_SETTINGS = "settings of the run"
+
+Setting: TypeAlias = str | int | float | bool
 
 
 class Stateful(Protocol):
@@ -42,17 +44,28 @@ class Checkpoint:
         progress = checkpoint.load() or {"epoch": 0, "step": 0}
         checkpoint.save({"epoch": 3, "step": 17})
 
-    What has a state must have the same on all ranks, as under DDP: rank 0's is kept. The random numbers of torch on
-    CPUs, of NumPy and of Python are kept for each rank by itself.
+    What has a state must have the same on all ranks, as under DDP: rank 0's is kept. The random numbers of torch on the
+    CPU and, where CUDA is in use, on the current GPU, of NumPy and of Python are kept for each rank by itself. What a
+    save that was killed left beside the file is deleted at the next save or load.
 
     Args:
         path: The file.
         group: The ranks; None for the default group.
+        settings: What a run must not change when it goes on, such as its learning rate and seed, by the names that
+            its user knows: Python's numbers and texts, the same on all ranks.
         parts: What has a state, by name.
     """
 
-    def __init__(self, path: Path, *, group: dist.ProcessGroup | None = None, **parts: Stateful) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        group: dist.ProcessGroup | None = None,
+        settings: Mapping[str, Setting] | None = None,
+        **parts: Stateful,
+    ) -> None:
         self._path, self._group, self._parts = path, group, parts
+        self._settings = dict(settings or {})
 
     def save(self, progress: Mapping[str, Any]) -> None:
         """Write it; collective.
@@ -85,8 +98,11 @@ class Checkpoint:
         Raises:
             TrainingError: Only some ranks see the file, or not the same one, or it cannot be read; the same on all
                 ranks.
-            OptionError: It is of another number of ranks, or of other parts; the same on all ranks.
+            OptionError: It is of another number of ranks, of other parts, or of a run with other settings; the same on
+                all ranks.
         """
+        if dist.get_rank(self._group) == 0:
+            remove_left_over(self._path)
         found, mark, fault = _read(self._path)
         self._see_that_it_fits(found, mark, fault, resize=resize)
         if found is None:
@@ -108,16 +124,17 @@ class Checkpoint:
             part.load_state_dict(captured[name])
         every, rank = captured[_RANDOM], dist.get_rank(self._group)
         if rank < len(every):
-            _set_random(every[rank])
+            set_states(every[rank])
 
     def _capture(self, progress: dict[str, Any]) -> dict[str, Any]:
         every: list[Any] = [None] * dist.get_world_size(self._group)
-        dist.all_gather_object(every, _random(), group=self._group)
-        states = {name: part.state_dict() for name, part in self._parts.items()}
-        return {**states, _RANDOM: every, _PROGRESS: progress}
+        dist.all_gather_object(every, states(), group=self._group)
+        parts = {name: part.state_dict() for name, part in self._parts.items()}
+        return {**parts, _RANDOM: every, _PROGRESS: progress, _SETTINGS: self._settings}
 
     def _written(self, state: Mapping[str, Any]) -> TrainingError | None:
         """Write it, and give what stands in the way, if anything."""
+        remove_left_over(self._path)  # before it is written, which may need the room
         try:
             with whole(self._path) as beside:
                 torch.save(state, beside)
@@ -137,9 +154,9 @@ class Checkpoint:
         return None
 
     def _see_that_it_fits(self, found: Mapping[str, Any] | None, mark: str, fault: str, *, resize: bool) -> None:
-        every: list[tuple[str, str]] = [("", "")] * dist.get_world_size(self._group)
-        dist.all_gather_object(every, (mark, fault), group=self._group)
-        faults = {rank: fault for rank, (_, fault) in enumerate(every) if fault}
+        every: list[tuple[str, str, dict[str, Setting]]] = [("", "", {})] * dist.get_world_size(self._group)
+        dist.all_gather_object(every, (mark, fault, self._settings), group=self._group)
+        faults = {rank: fault for rank, (_, fault, _) in enumerate(every) if fault}
         if faults:
             raise TrainingError(
                 f"go on from the checkpoint {self._path}",
@@ -147,8 +164,8 @@ class Checkpoint:
                 remedy="bring back a whole one, or move it away to begin anew",
                 everywhere=True,
             )
-        if any(one != every[0] for one in every):
-            sees = [rank for rank, (mark, _) in enumerate(every) if mark]
+        if any(one[0] != mark for one in every):
+            sees = [rank for rank, (mark, *_) in enumerate(every) if mark]
             raise TrainingError(
                 f"go on from the checkpoint {self._path}",
                 found=f"not all ranks see the same file; ranks {sees} see one",
@@ -158,7 +175,7 @@ class Checkpoint:
         if found is None:
             return
         size, ranks = len(every), len(found[_RANDOM])
-        if {*found} != {*self._parts, _RANDOM, _PROGRESS} or not (resize or ranks == size):
+        if {*found} != {*self._parts, _RANDOM, _PROGRESS, _SETTINGS} or not (resize or ranks == size):
             raise OptionError(
                 f"go on from the checkpoint {self._path} with {size} ranks and {', '.join(self._parts)}",
                 found=f"it is of {ranks} ranks, with {', '.join(sorted(found))}",
@@ -166,6 +183,20 @@ class Checkpoint:
                 "load(resize=True) takes one of another number",
                 everywhere=True,
             )
+        self._require_settings(found[_SETTINGS], [settings for *_, settings in every])
+
+    def _require_settings(self, begun_with: Mapping[str, Setting], every: Sequence[Mapping[str, Setting]]) -> None:
+        """Refuse a file of a run with other settings than those of any rank."""
+        differs = next((settings for settings in every if settings != begun_with), None)
+        if differs is None:
+            return
+        names = [name for name in {**begun_with, **differs} if begun_with.get(name, ...) != differs.get(name, ...)]
+        raise OptionError(
+            f"go on from the checkpoint {self._path} with {_listed(differs, names)}",
+            found=f"it is of a run with {_listed(begun_with, names)}",
+            remedy="give what that run was begun with, or name another file to begin anew",
+            everywhere=True,
+        )
 
 
 def _read(path: Path) -> tuple[dict[str, Any] | None, str, str]:
@@ -176,11 +207,16 @@ def _read(path: Path) -> tuple[dict[str, Any] | None, str, str]:
         found = torch.load(path, map_location="cpu")
         if not isinstance(found, dict) or not {_RANDOM, _PROGRESS} <= {*found}:
             return None, "", "it was not written by Checkpoint"
+        found.setdefault(_SETTINGS, {})  # that of an earlier hpccomm has none
     except FileNotFoundError:
         return None, "", ""
     except Exception as error:  # the other ranks wait for what this one has seen
         return None, "", f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
     return found, hashlib.sha256(repr(sums).encode()).hexdigest(), ""
+
+
+def _listed(settings: Mapping[str, Setting], names: Sequence[str]) -> str:
+    return ", ".join(f"{name} {settings[name]}" if name in settings else f"no {name}" for name in names)
 
 
 def _require_loadable(path: Path) -> None:
@@ -192,19 +228,3 @@ def _require_loadable(path: Path) -> None:
     strange = get_unsafe_globals_in_checkpoint(path)
     if strange:
         raise TypeError(f"in it is what torch.load takes from no file: {', '.join(sorted(strange))}")
-
-
-def _random() -> dict[str, Any]:
-    """Give the states of the random numbers, as torch.load takes them without trusting the file."""
-    kind, keys, *rest = np.random.get_state()
-    return {
-        "torch": torch.get_rng_state(),
-        "numpy": [kind, np.asarray(keys).tolist(), *rest],
-        "python": random.getstate(),
-    }
-
-
-def _set_random(states: Mapping[str, Any]) -> None:
-    torch.set_rng_state(states["torch"])
-    np.random.set_state(tuple(states["numpy"]))
-    random.setstate(states["python"])

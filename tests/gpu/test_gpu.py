@@ -1,4 +1,4 @@
-"""The checks of tests/mpi on GPUs' tensors: by NCCL, by MPI with a GPU's addresses and staged, and in hierarchies.
+"""The checks of tests/mpi on GPUs' tensors: by NCCL, by MPI with a GPU's addresses, staged, in hierarchies; and draws.
 
 Skipped where torch sees no GPU. With fewer GPUs than ranks these share them, as NCCL from 2.30 on lets them.
 """
@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from harness import Mpi
+from hpccomm.training.randomness import set_states, states
 from inner_pytest import run_pytest
 
 CHECKS = Path(__file__).parent.with_name("mpi") / "test_collectives.py"
@@ -28,3 +29,12 @@ def test_collectives(mpi: Mpi, np: int, aware: str, tmp_path: Path, monkeypatch:
     reports = run_pytest(mpi, np, [CHECKS], folder=tmp_path, timeout_s=JOB_S)
     if reports.problems:
         pytest.fail("\n".join([f"{mpi.name}, {np} ranks:", *reports.problems, str(reports)]), pytrace=False)
+
+
+def test_a_gpus_random_numbers_go_on_from_where_their_states_were_taken() -> None:
+    torch.rand(3, device="cuda")
+    taken = states()
+    drawn = [torch.rand(3, device="cuda").tolist() for _ in range(2)]
+    assert drawn[0] != drawn[1]
+    set_states(taken)
+    assert torch.rand(3, device="cuda").tolist() == drawn[0]

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from worlds import COMM, FEW_RANKS, world
+from torch.distributed import AllreduceOptions
+from worlds import COMM, FEW_RANKS, group, notes, world
 
 import hpccomm
 from exact import COLLECTIVES, Check, all_reduce, barrier
@@ -33,17 +34,6 @@ LAST = SIZE - 1
 def standing() -> Iterator[hpccomm.World]:
     with world("A" * SIZE, "mpi4py") as made:
         yield made
-
-
-def group(backend: str, seconds: float = 20.0) -> dist.ProcessGroup:
-    return dist.new_group(backend="hpccomm", pg_options=hpccomm.Options(backend), timeout=timedelta(seconds=seconds))
-
-
-def notes(over: dist.ProcessGroup) -> list[str]:
-    """Give what the group's backend noted, the same on all ranks."""
-    mine = list(over._runner.backend.fell_back)
-    assert all(found == mine for found in COMM.allgather(mine))
-    return mine
 
 
 @pytest.mark.parametrize("collective", [*COLLECTIVES, barrier], ids=lambda of: of.__name__)
@@ -92,6 +82,21 @@ def test_a_deadline_that_is_changed_counts_for_what_hangs() -> None:
         all_reduce(over)
     (note,) = notes(over)
     assert "did not end in 1 s" in note
+
+
+@pytest.mark.parametrize("inner", ["ring(mpi4py)", "gloo"])
+@pytest.mark.parametrize("waits", [True, False], ids=["waited for", "asynchronous"])
+def test_the_deadline_of_a_call_counts_for_what_hangs_in_it(inner: str, waits: bool) -> None:
+    """Half a minute would pass by the group's own deadline, and the call's would be over before."""
+    over, options = group(f"failover(faulty({inner}, hang, call=2, rank=0), gloo)", 90.0), AllreduceOptions()
+    options.asyncOp, options.timeout = not waits, timedelta(seconds=3.0)
+    for _ in range(3):
+        tensor = torch.ones(4)
+        over.allreduce([tensor], options).wait()
+        assert tensor.tolist() == [SIZE] * 4
+    (note,) = notes(over)
+    assert "did not end in 1 s" in note
+    assert "to gloo at call 2: rank " in note
 
 
 def test_what_is_late_in_time_is_no_failure() -> None:

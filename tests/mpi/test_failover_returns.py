@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator
-from datetime import timedelta
 
 import pytest
 import torch
 import torch.distributed as dist
-from worlds import COMM, FEW_RANKS, world
+from worlds import COMM, FEW_RANKS, group, notes, world
 
 import hpccomm
 from exact import all_reduce
@@ -31,17 +30,6 @@ LAST = SIZE - 1
 def standing() -> Iterator[hpccomm.World]:
     with world("A" * SIZE, "mpi4py") as made:
         yield made
-
-
-def group(backend: str, seconds: float = 20.0) -> dist.ProcessGroup:
-    return dist.new_group(backend="hpccomm", pg_options=hpccomm.Options(backend), timeout=timedelta(seconds=seconds))
-
-
-def notes(over: dist.ProcessGroup) -> list[str]:
-    """Give what the group's backend noted, the same on all ranks."""
-    mine = list(over._runner.backend.fell_back)
-    assert all(found == mine for found in COMM.allgather(mine))
-    return mine
 
 
 def test_a_backend_that_was_left_is_not_used_again_after_a_return() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from mpi4py import MPI
-from worlds import COMM, FEW_RANKS, world
+from worlds import COMM, FEW_RANKS, group, world
 
 import hpccomm
 from hpccomm.backends.context import Context
@@ -30,10 +30,6 @@ def standing() -> Iterator[hpccomm.World]:
         yield made
 
 
-def group(backend: str, seconds: float = 1.0) -> dist.ProcessGroup:
-    return dist.new_group(backend="hpccomm", pg_options=hpccomm.Options(backend), timeout=timedelta(seconds=seconds))
-
-
 def all_reduce(over: dist.ProcessGroup) -> float:
     tensor = torch.ones(3)
     dist.all_reduce(tensor, group=over)
@@ -43,7 +39,7 @@ def all_reduce(over: dist.ProcessGroup) -> float:
 @pytest.mark.parametrize("inner", ["mpi4py", "gloo"])
 @pytest.mark.parametrize("kind", ["raise", "hang"])
 def test_a_rank_that_fails_kills_the_group_on_all_ranks_and_no_other(kind: str, inner: str) -> None:
-    struck = group(f"faulty({inner}, {kind}, rank=1, call=2)")
+    struck = group(f"faulty({inner}, {kind}, rank=1, call=2)", 1.0)
     assert all_reduce(struck) == COMM.size
     with pytest.raises(BackendError if kind == "raise" else DeadlineError) as failed:
         all_reduce(struck)

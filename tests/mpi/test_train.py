@@ -14,7 +14,9 @@ import torch.distributed as dist
 from mpi4py import MPI
 from worlds import COMM, FEW_RANKS
 
+import hpccomm
 from harness import ROOT
+from hpccomm.errors import OptionError
 from states import state
 
 sys.path.insert(0, str(ROOT / "jobs"))
@@ -95,6 +97,21 @@ def test_it_goes_on_to_the_same_bits(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     judged = [[(one["epoch"], one["accuracy"], one["loss"]) for one in of["results"]] for of in (whole, again)]
     assert judged[0] == judged[1]
     assert [epoch for epoch, _, _ in judged[0]] == [0, 1]
+
+
+@one_mpi_is_enough
+def test_a_run_does_not_go_on_otherwise_than_it_began(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = Path(COMM.bcast(tmp_path))
+    assert run(monkeypatch, folder, warned_at=1)
+    given = ["--checkpoint", str(folder / "checkpoint.pt"), "--seed", "1", "--lr", "0.01", "--batch", "32"]
+    with hpccomm.init() as world, train.progress_bar(world) as bar:
+        training = train.Training(world, train.parse(given))
+        with pytest.raises(OptionError) as refused:
+            train.train(training, bar)
+    assert refused.value.asked.endswith("checkpoint.pt with --seed 1, --lr 0.01, --batch 32")
+    assert refused.value.found == "it is of a run with --seed 0, --lr 0.003, --batch 64"
+    assert len(set(COMM.allgather(str(refused.value)))) == 1
+    assert run(monkeypatch, folder, "--epochs", "3", "--backend", "gloo", warned_at=1)
 
 
 @one_mpi_is_enough

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from worlds import COMM, FEW_RANKS, world
 import hpccomm
 from hpccomm.errors import OptionError, TrainingError
 from hpccomm.training import Checkpoint
+from hpccomm.whole import whole
 
 pytestmark = [pytest.mark.mpi(min_size=2), FEW_RANKS]
 
@@ -104,6 +106,26 @@ def test_a_file_is_on_the_disk_before_it_is_in_its_place(
     assert kept == ([] if RANK else [(path.stat().st_ino, False)])
 
 
+@pytest.mark.parametrize("next_use", [lambda checkpoint: checkpoint.save({}), Checkpoint.load], ids=["save", "load"])
+def test_what_a_killed_save_left_is_deleted(
+    case: hpccomm.World, path: Path, next_use: Callable[[Checkpoint], object]
+) -> None:
+    checkpoint = Checkpoint(path, model=network())
+    checkpoint.save({})
+    if RANK == 0:
+        with whole(path) as beside:
+            beside.touch()
+            number, started, space = beside.name.removeprefix(".checkpoint.pt.").split("-")
+            beside.with_name(f".checkpoint.pt.{number}-{int(started) - 1}-{space}").touch()  # of one that is gone
+            shutil.copy(path, beside)
+    COMM.Barrier()
+    assert len([*path.parent.iterdir()]) == 2
+    COMM.Barrier()
+    next_use(checkpoint)
+    COMM.Barrier()
+    assert [*path.parent.iterdir()] == [path]
+
+
 def same_error(call: Callable[[], object]) -> TrainingError:
     """Give the error that a call raises on all ranks alike."""
     with pytest.raises(TrainingError) as caught:
@@ -179,3 +201,46 @@ def test_another_number_of_ranks_is_refused_or_asked_for(case: hpccomm.World, pa
     assert numbers() == expected  # rank 0's from the file, the others' their own
     with pytest.raises(OptionError, match="with model, progress"):
         Checkpoint(path, model=model, other=model).load(resize=True)
+
+
+OTHER_SETTINGS = [  # those of the file, those given, and how the error says them, given and found
+    ({"--lr": 0.1, "--seed": 1}, {"--lr": 0.2, "--seed": 1}, ("--lr 0.2", "--lr 0.1")),
+    ({"--lr": 0.1, "--seed": 1}, {"--lr": 0.2, "--seed": 0}, ("--lr 0.2, --seed 0", "--lr 0.1, --seed 1")),
+    ({}, {"--seed": 0}, ("--seed 0", "no --seed")),
+    ({"--seed": 0}, {}, ("no --seed", "--seed 0")),
+]
+
+
+@pytest.mark.parametrize("settings", OTHER_SETTINGS, ids=str)
+@pytest.mark.parametrize("differing", ["all", "last"])
+def test_other_settings_of_any_rank_are_one_error(
+    case: hpccomm.World,
+    path: Path,
+    settings: tuple[dict[str, float], dict[str, float], tuple[str, str]],
+    differing: str,
+) -> None:
+    model, (begun_with, own, (given, found)) = network(), settings
+    before = [one.detach().clone() for one in model.parameters()]
+    Checkpoint(path, settings=begun_with, model=model).save({})
+    torch.nn.init.zeros_(model[0].weight)
+    differs = differing == "all" or RANK == SIZE - 1
+    with pytest.raises(OptionError) as caught:
+        Checkpoint(path, settings=own if differs else begun_with, model=model).load(resize=True)
+    assert caught.value.asked == f"go on from the checkpoint {path} with {given}"
+    assert caught.value.found == f"it is of a run with {found}"
+    assert caught.value.everywhere
+    assert not model[0].weight.any()
+    assert Checkpoint(path, settings=dict(reversed(begun_with.items())), model=model).load() == {}
+    assert_same(model.parameters(), before, 0)
+
+
+def test_a_file_of_before_there_were_settings_is_one_without(case: hpccomm.World, path: Path) -> None:
+    Checkpoint(path, model=network()).save({"step": 3})
+    if RANK == 0:
+        found = torch.load(path)
+        del found["settings of the run"]
+        torch.save(found, path)
+    COMM.Barrier()
+    assert Checkpoint(path, model=network()).load() == {"step": 3}
+    with pytest.raises(OptionError, match="of a run with no --seed"):
+        Checkpoint(path, settings={"--seed": 0}, model=network()).load()

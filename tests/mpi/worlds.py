@@ -1,13 +1,15 @@
-"""Worlds for tests inside ranks: any backend on any pretended placement of nodes."""
+"""Worlds and groups for tests inside ranks: any backend on any pretended placement of nodes."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from importlib.util import find_spec
 
 import pytest
+import torch.distributed as dist
 from mpi4py import MPI
 
 import hpccomm
@@ -88,3 +90,15 @@ def world(placement: str, backend: str, *, timeout_s: float = 30.0) -> Iterator[
             yield made
     finally:
         del os.environ["HPCCOMM_NODE_ID"]
+
+
+def group(backend: str, seconds: float = 20.0) -> dist.ProcessGroup:
+    """Give a group of all ranks over a backend, whose operations have a deadline; collective."""
+    return dist.new_group(backend="hpccomm", pg_options=hpccomm.Options(backend), timeout=timedelta(seconds=seconds))
+
+
+def notes(over: dist.ProcessGroup) -> list[str]:
+    """Give what a group's backend noted of falling back, the same on all ranks; collective."""
+    mine = list(over._runner.backend.fell_back)
+    assert all(found == mine for found in COMM.allgather(mine))
+    return mine
