@@ -9,7 +9,10 @@ from typing import Any
 
 from hpccomm.bench.rows import Row
 
-HIDDEN = "(averaging + backward - both) / averaging, each the median time of its own; below 0: they hinder each other"
+HIDDEN = (
+    "(averaging + backward - both) / averaging, each the median time of its own; below 0: they hinder each other; "
+    "above 100: something else slowed one of them down, measure again"
+)
 
 
 class Part(Enum):
