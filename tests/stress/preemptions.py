@@ -16,8 +16,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # for `bench`
 
+from bench.cluster import state as clusters
 from bench.cluster.cluster import Cluster
-from bench.cluster.slurm import JobEnd, Slurm
+from bench.cluster.slurm import JobEnd, Slurm, missing
 from harness import Mpi, known_mpis
 from preempting import TO_THE_SHELL, Training, straight
 from states import state
@@ -51,6 +52,8 @@ def main() -> int:
     parser.add_argument("--epochs", type=int, default=100, help="so many that none of the rounds is the last one")
     parser.add_argument("--mpi", choices=[mpi.name for mpi in known_mpis()], default=known_mpis()[0].name)
     options = parser.parse_args()
+    if reason := clusters.unavailable() or missing():
+        sys.exit(reason)
     (mpi,) = (mpi for mpi in known_mpis() if mpi.name == options.mpi)
     with tempfile.TemporaryDirectory() as folder, Cluster(hosts=2) as cluster:
         slurm = Slurm(cluster=cluster)
