@@ -15,9 +15,10 @@ import torch
 
 from hpccomm.backends.c10d import PrefixStore, Store
 from hpccomm.exchange import Exchange, MpiExchange, StoreExchange
-from hpccomm.rollcall import QUIET_S, Describe, plain
+from hpccomm.rollcall import QUIET_S, Describe, named, plain
 from hpccomm.topology import Topology
 from hpccomm.ulfm import revoke
+from hpccomm.watch.held import held
 
 _LARGEST_TAG = 32767  # what every MPI library grants at least
 
@@ -160,7 +161,10 @@ class Context:
             return None
         group = self.communicator.Get_group()
         members = group.Incl(list(ranks))
-        made = self.communicator.Create_group(members, tag=zlib.crc32(path.encode()) % _LARGEST_TAG)
+        others = [rank for rank in ranks if rank != self.topology.rank]
+        what = f"make channels of group {path.lstrip('/')}"
+        with held.over(what, self.timeout_s, lambda: named(others, self.describe)):
+            made = self.communicator.Create_group(members, tag=zlib.crc32(path.encode()) % _LARGEST_TAG)
         members.Free()
         group.Free()
         _standing[id(made)] = made
