@@ -86,7 +86,7 @@ class Boot:
         """
         device = self.device if self.serves_gpus else torch.device("cpu")
         whole = Context(self.topology, store, self.communicator, device, self.address, timeout_s)
-        whole.quiet_s, whole.describe = self.quiet_s, self.exchange.describe
+        whole.quiet_s, whole.describe, whole.survives = self.quiet_s, self.exchange.describe, self.survives
         return whole.split(ranks, name)
 
     def barrier(self) -> bool:
