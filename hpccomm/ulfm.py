@@ -16,6 +16,7 @@ from hpccomm.errors import RankLostError
 from hpccomm.polling import pause
 
 _OF_LOSS = ("ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING", "ERR_REVOKED")
+_left_behind: list[threading.Thread] = []
 
 
 def tells_of_loss(error: BaseException) -> bool:
@@ -79,6 +80,13 @@ def interruptible(communicator: Any, call: Callable[[], Any], what: str) -> Any:
         pause(time.monotonic() - begun)
     if given:
         return given[0]
+    if not raised:
+        _left_behind.append(thread)
     if raised and not tells_of_loss(raised[0]):
         raise raised[0]
     raise RankLostError(what, found="a rank has died", remedy="call World.shrink on all ranks that are left")
+
+
+def is_held() -> bool:
+    """Tell whether a thread of this process is left behind in a call, so that MPI must not end under it."""
+    return any(thread.is_alive() for thread in _left_behind)
