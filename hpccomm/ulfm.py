@@ -6,10 +6,17 @@ It imports no mpi4py: where there is a communicator, that is loaded already.
 from __future__ import annotations
 
 import sys
+import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from hpccomm.errors import RankLostError
+from hpccomm.polling import pause
+
 _OF_LOSS = ("ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING", "ERR_REVOKED")
+_left_behind: list[threading.Thread] = []
 
 
 def tells_of_loss(error: BaseException) -> bool:
@@ -39,3 +46,47 @@ def failed(communicator: Any) -> list[int]:
             dead.Free()
             whole.Free()
     return []
+
+
+def interruptible(communicator: Any, call: Callable[[], Any], what: str) -> Any:
+    """Make a call that needs ranks of a communicator, and leave it behind where one of that has died.
+
+    Open MPI 5.0 does not end MPI_Comm_create_group then, not even where the communicator is revoked. It is left in a
+    thread of its own, so MPI must take calls from several.
+
+    Args:
+        communicator: What the call is made on; nothing on it ends well any more after a loss.
+        call: The call.
+        what: What it is made for, in messages.
+
+    Returns:
+        What the call gives.
+
+    Raises:
+        RankLostError: A rank has died.
+    """
+    given, raised = list[Any](), list[Exception]()
+
+    def make() -> None:
+        try:
+            given.append(call())
+        except Exception as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=make, name="hpccomm-interruptible", daemon=True)
+    thread.start()
+    begun = time.monotonic()
+    while thread.is_alive() and not failed(communicator) and not communicator.Is_revoked():
+        pause(time.monotonic() - begun)
+    if given:
+        return given[0]
+    if not raised:
+        _left_behind.append(thread)
+    if raised and not tells_of_loss(raised[0]):
+        raise raised[0]
+    raise RankLostError(what, found="a rank has died", remedy="call World.shrink on all ranks that are left")
+
+
+def is_held() -> bool:
+    """Tell whether a thread of this process is left behind in a call, so that MPI must not end under it."""
+    return any(thread.is_alive() for thread in _left_behind)

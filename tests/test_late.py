@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from harness import Mpi, Result, run_job
 
 PROGRAM = str(Path(__file__).with_name("programs") / "late.py")
 STOPPED_AT_END = str(Path(__file__).with_name("programs") / "stopped_at_end.py")
+STOPPED_INSIDE = str(Path(__file__).with_name("programs") / "stopped_inside.py")
 STARTS_LATE = str(Path(__file__).with_name("programs") / "starts_late.py")
 DEADLINE_S = 4.0
 END_S = 3.0  # from the deadline to the end of mpirun, on a busy machine; 0.6 s otherwise
@@ -108,3 +112,26 @@ def test_rank_that_is_stopped_while_mpi_ends_is_named_and_ends_the_job(mpi: Mpi)
     assert re.search(
         r"hpccomm: rank . waited [12] s for MPI to end: rank 2 \(process \d+\) is stopped\n", result.stderr
     ), result
+
+
+def assert_not_held_by_a_stopped_rank(mpi: Mpi, np: int, moment: str, what: str) -> None:
+    """See that a rank that stops while MPI makes channels holds no other one there for ever."""
+    result = run_job(mpi, np, [mpi.python, STOPPED_INSIDE, f"{DEADLINE_S}", moment], timeout_s=JOB_S)
+    assert not result.timed_out, result
+    assert not result.leftovers, result
+    assert result.returncode != 0, result
+    assert "went on" not in result.stdout, result
+    assert f"DeadlineError: {what}" in result.stderr, result
+    assert "found: waited 4 s inside MPI for rank 1 (stopped)" in result.stderr, result
+
+
+@pytest.mark.parametrize("moment", ["start", "group"])
+def test_rank_that_is_stopped_while_a_group_is_made_ends_the_job(mpi: Mpi, moment: str) -> None:
+    assert_not_held_by_a_stopped_rank(mpi, 2, moment, "make channels of group ")
+
+
+def test_rank_that_is_stopped_while_the_world_shrinks_ends_the_job(one_mpi: Mpi) -> None:
+    if not one_mpi.is_open_mpi:
+        pytest.skip("only Open MPI lets a job go on without a rank")
+    tolerant = replace(one_mpi, options=(*one_mpi.options, "--with-ft", "ulfm"))
+    assert_not_held_by_a_stopped_rank(tolerant, 3, "shrink", "shrink the world")

@@ -64,6 +64,14 @@ def test_training_goes_on_as_if_only_those_left_had_been_there(open_mpi: Mpi) ->
     assert re.search("the world shrank from 4 to 2 ranks: lost rank 1 on .*, rank 2 on ", result.stderr), result
 
 
+def test_a_rank_that_dies_while_others_wait_for_it_to_make_channels_is_left_out_too(open_mpi: Mpi) -> None:
+    result = run(open_mpi, 4, str(PROGRAM), BACKEND, "2:2:start", "2:1:channels")
+    assert result.returncode == 0, result
+    assert result.stdout.count("is right\n") == 2, result
+    assert result.stdout.count("dies ") == 2, result
+    assert "signal" not in result.stderr, result  # MPI ends under the thread that is left in it
+
+
 def test_ranks_that_die_inside_a_sum_leave_no_wrong_one(open_mpi: Mpi) -> None:
     command = [sys.executable, str(DEATHS_INSIDE), "--rounds", "1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=JOB_S, stdin=subprocess.DEVNULL)

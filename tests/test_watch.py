@@ -7,9 +7,13 @@ import resource
 import subprocess
 import sys
 import threading
+import time
+
+import pytest
 
 from hpccomm.watch.channel import Channel, await_any
 from hpccomm.watch.flight import Flight
+from hpccomm.watch.held import HeldCalls
 from hpccomm.watch.losses import Losses
 
 _AFTER_ASYNCIO = """
@@ -71,3 +75,21 @@ def test_what_is_begun_after_a_loss_is_ended_too() -> None:
     seen = len(ended)
     losses.look()
     assert len(ended) == seen
+
+
+def test_a_call_inside_mpi_is_overdue_by_the_time_that_this_process_has_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    held = HeldCalls()
+    with held.over("make channels", 3.0, lambda: "rank 1 (stopped)"):
+        now += 60.0  # stopped
+        assert held.overdue() is None
+        for _ in range(5):
+            now += 0.5
+            assert held.overdue() is None  # 3.5 s, the deadline and half a second
+        now += 0.5
+        call = held.overdue()
+        assert call is not None
+        assert "waited 3 s inside MPI for rank 1 (stopped)" in str(call.error(""))
+    now += 0.5
+    assert held.overdue() is None

@@ -15,9 +15,10 @@ import torch
 
 from hpccomm.backends.c10d import PrefixStore, Store
 from hpccomm.exchange import Exchange, MpiExchange, StoreExchange
-from hpccomm.rollcall import QUIET_S, Describe, plain
+from hpccomm.rollcall import QUIET_S, Describe, named, plain
 from hpccomm.topology import Topology
-from hpccomm.ulfm import revoke
+from hpccomm.ulfm import interruptible, revoke
+from hpccomm.watch.held import held
 
 _LARGEST_TAG = 32767  # what every MPI library grants at least
 
@@ -89,6 +90,7 @@ class Context:
         describe: Names a rank of this group, with what is known of its process, in messages.
         beside: What the ranks tell each other beside the group's traffic; None where they cannot.
         health: Whether its communicators may be freed at the end.
+        survives: Whether the job goes on without ranks that die.
         job_ranks: This group's ranks in the job; empty for all of the job's.
         parts: The contexts made from this one.
     """
@@ -104,6 +106,7 @@ class Context:
     describe: Describe = field(default=plain, repr=False)
     beside: Beside | None = field(default=None, repr=False)
     health: Health = field(default_factory=Health, repr=False)
+    survives: bool = False
     job_ranks: Sequence[int] = field(default=(), repr=False)
     parts: list[Context] = field(default_factory=list, repr=False)
     _exchange: Exchange | None = field(default=None, repr=False)
@@ -160,7 +163,14 @@ class Context:
             return None
         group = self.communicator.Get_group()
         members = group.Incl(list(ranks))
-        made = self.communicator.Create_group(members, tag=zlib.crc32(path.encode()) % _LARGEST_TAG)
+        others = [rank for rank in ranks if rank != self.topology.rank]
+
+        def create() -> Any:
+            return self.communicator.Create_group(members, tag=zlib.crc32(path.encode()) % _LARGEST_TAG)
+
+        what = f"make channels of group {path.lstrip('/')}"
+        with held.over(what, self.timeout_s, lambda: named(others, self.describe)):
+            made = interruptible(self.communicator, create, what) if self.survives else create()
         members.Free()
         group.Free()
         _standing[id(made)] = made

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import time
 from array import array
+from collections.abc import Callable
 from typing import Any
 
 from hpccomm.errors import DeadlineError
 from hpccomm.polling import pause
 from hpccomm.ulfm import revoke, tells_of_loss
+from hpccomm.watch.held import held
 
 # Agreements given up, with the memory that MPI may still touch
 _ABANDONED: list[tuple[Any, ...]] = []
@@ -50,8 +52,13 @@ class Assembly:
         self._dissolved = self.bereaved or not flag[0]
         return not self._dissolved
 
-    def survivors(self) -> Any:
+    def survivors(self, whom: Callable[[], str]) -> Any:
         """Give a communicator of the ranks that are left, in their order; collective, also where some have agreed.
+
+        Where a rank stops while MPI is at it, the job ends at the deadline.
+
+        Args:
+            whom: Says whom this rank waits for.
 
         Raises:
             DeadlineError: Ranks that have not died did not come in time.
@@ -59,7 +66,8 @@ class Assembly:
         if not self._dissolved:
             self.agree(False)
         revoke(self._communicator)
-        return self._communicator.Shrink()
+        with held.over("shrink the world", self._timeout_s, whom):
+            return self._communicator.Shrink()
 
     def _ends(self, request: Any) -> bool:
         """Wait for a request's end, and tell whether it has ended without somebody's death."""

@@ -105,7 +105,7 @@ def boot(
     if tolerance.is_on(environ) and communicator is not None:
         tolerance.begin(exchange, survives)
     guard.rank, guard.size = exchange.rank, exchange.size
-    shared = mpi.shared_memory_leader(communicator) if communicator is not None else None
+    shared = mpi.shared_memory_leader(communicator, timeout_s) if communicator is not None else None
     everyone = introduce(exchange, environ, shared)
     topology = resolve(exchange.rank, [one.identity for one in everyone])
     address = network.choose(exchange, topology.hosts, environ.get("HPCCOMM_INTERFACE")).address

@@ -75,17 +75,18 @@ class Boot:
         """The deadline of an operation."""
         return timedelta(seconds=self.timeout_s)
 
-    def context(self, store: Store, ranks: Sequence[int], name: str) -> Context:
+    def context(self, store: Store, ranks: Sequence[int], name: str, timeout_s: float) -> Context:
         """Make the context of one group; collective over its ranks.
 
         Args:
             store: A store that only this group writes to.
             ranks: The group's ranks, in order.
             name: The group's name, the same on its ranks.
+            timeout_s: Deadline of what makes it and of its operations, in seconds.
         """
         device = self.device if self.serves_gpus else torch.device("cpu")
-        whole = Context(self.topology, store, self.communicator, device, self.address, self.timeout_s)
-        whole.quiet_s, whole.describe = self.quiet_s, self.exchange.describe
+        whole = Context(self.topology, store, self.communicator, device, self.address, timeout_s)
+        whole.quiet_s, whole.describe, whole.survives = self.quiet_s, self.exchange.describe, self.survives
         return whole.split(ranks, name)
 
     def barrier(self) -> bool:

@@ -20,6 +20,7 @@ from hpccomm.errors import LaunchError
 from hpccomm.launch import Launch, Launcher, check_library, check_world
 from hpccomm.launch.launchers import PMI, PMIX, SLURM
 from hpccomm.rollcall import RollCall
+from hpccomm.watch.held import held
 from hpccomm.watch.startup import StartUp, WindingUp
 
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ def start(
         error.everywhere = world.size == 1  # other contradictions may be this rank's own
         raise
     _arrive(world, timeout_s, quiet_s)
-    return world.Dup()
+    with held.over("start MPI", timeout_s, lambda: "all ranks"):
+        return world.Dup()
 
 
 def _choose_settings(vendor: str, launch: Launch) -> None:
@@ -173,13 +175,19 @@ def abort_before_start(launcher: Launcher, environ: Mapping[str, str]) -> Callab
     return lambda status: os.write(int(line), f"cmd=abort exitcode={status}\n".encode())
 
 
-def shared_memory_leader(communicator: Intracomm) -> int:
-    """Give the lowest rank that shares memory with this one, as MPI sees it; collective."""
+def shared_memory_leader(communicator: Intracomm, timeout_s: float) -> int:
+    """Give the lowest rank that shares memory with this one, as MPI sees it; collective.
+
+    Args:
+        communicator: All ranks.
+        timeout_s: How long it may take, in seconds.
+    """
     from mpi4py import MPI
 
-    together = communicator.Split_type(MPI.COMM_TYPE_SHARED)
-    leader: int = together.allreduce(communicator.rank, op=MPI.MIN)
-    together.Free()
+    with held.over("find out who shares memory", timeout_s, lambda: "all ranks"):
+        together = communicator.Split_type(MPI.COMM_TYPE_SHARED)
+        leader: int = together.allreduce(communicator.rank, op=MPI.MIN)
+        together.Free()
     return leader
 
 

@@ -180,8 +180,7 @@ def control_of(
     name: str, ranks: Sequence[int], booted: Boot, store: Store, *, timeout_s: float, generation: int = 0
 ) -> Context:
     """Make the context in which a group's backend is agreed upon and built; collective over its ranks."""
-    control = booted.context(store, ranks, f"{name}#{generation}" if generation else name)
-    control.timeout_s = timeout_s
+    control = booted.context(store, ranks, f"{name}#{generation}" if generation else name, timeout_s)
     control.beside = GroupBeside(name)
     return control
 

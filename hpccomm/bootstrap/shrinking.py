@@ -19,6 +19,7 @@ from hpccomm.bootstrap.settings import port_asked
 from hpccomm.bootstrap.store import fresh, serve
 from hpccomm.errors import WorldError
 from hpccomm.exchange import MpiExchange
+from hpccomm.rollcall import named
 from hpccomm.topology import resolve
 
 # Communicators with dead ranks: freeing one would need them
@@ -48,7 +49,7 @@ def shrink(
     while True:
         leave()
         _KEPT.append(boot.communicator)
-        communicator = assembly.survivors()
+        communicator = assembly.survivors(lambda: _others(before))
         assembly = Assembly(communicator, boot.timeout_s)
         failure: Exception | None = None
         try:
@@ -97,6 +98,11 @@ def _lost_between(before: Any, after: Any) -> tuple[int, ...]:
 
     kept = MPI.Group.Translate_ranks(after.Get_group(), None, before.Get_group())
     return tuple(rank for rank in range(before.size) if rank not in kept)
+
+
+def _others(boot: Boot) -> str:
+    ranks = [rank for rank in range(boot.topology.world_size) if rank != boot.topology.rank]
+    return named(ranks, boot.exchange.describe)
 
 
 def _names(boot: Boot, ranks: Sequence[int]) -> str:

@@ -30,6 +30,7 @@ from hpccomm.watch.coroner import ALL, summon, tell
 from hpccomm.watch.deaths import Deaths
 from hpccomm.watch.ending import Ending
 from hpccomm.watch.flight import Entry, GroupLog, flight
+from hpccomm.watch.held import HeldCall
 from hpccomm.watch.losses import Losses
 from hpccomm.watch.missing import Inquiry, Place
 from hpccomm.watch.patrol import Patrol
@@ -64,7 +65,7 @@ class Vigil:
             if launcher.parents and was_left_behind(launcher.parents):
                 _end_orphan()
             signals = SignalPipe([signal.SIGTERM, signal.SIGUSR2])
-            self._watchdog = Watchdog(signals, self._on_signal, _end_orphan if launched else None)
+            self._watchdog = Watchdog(signals, self._on_signal, _end_orphan if launched else None, self._end_held)
 
     @contextmanager
     def over_mpi(
@@ -260,6 +261,10 @@ class Vigil:
         _end_for_certain()
         guard.end(1)
         os._exit(1)
+
+    def _end_held(self, call: HeldCall) -> None:
+        self.write_flight("a call passed its deadline inside a library")
+        self._end_with(call.error(self.hint))
 
     def _end_stuck(self, log: GroupLog, entry: Entry) -> None:
         """End the job: an operation is past its deadline inside a library, where nothing else ends it."""

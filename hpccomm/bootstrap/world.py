@@ -199,7 +199,8 @@ class World:
 
         The world stays the object that it is, with fewer ranks, numbered anew in their order, and new groups: torch's
         default group, `intra_node` and `inter_node`. Everything made of the old ones is dead: groups of one's own,
-        DeviceMeshes, and DDP, which must be made anew around its module. A rank that dies meanwhile is left out too.
+        DeviceMeshes, and DDP, which must be made anew around its module. A rank that dies meanwhile is left out too;
+        where one stops while MPI itself shrinks, the job ends at the world's deadline.
 
         Returns:
             The former numbers of the ranks that were lost.

@@ -1,7 +1,8 @@
 """The watchdog: a thread that sees what the rank's other threads cannot while they wait.
 
-It answers the other ranks, says after a quiet time who is missing, ends the process where an operation has passed its
-deadline inside a library's call or the launcher is gone, and acts on signals at once, by their wake-up descriptor.
+It answers the other ranks, says after a quiet time who is missing, ends the process where an operation or another call
+has passed its deadline inside a library or the launcher is gone, and acts on signals at once, by their wake-up
+descriptor.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from hpccomm.watch.channel import await_any
+from hpccomm.watch.held import HeldCall, held
 from hpccomm.watch.signals import SignalPipe
 
 _TICK_S = 0.25
@@ -38,6 +40,7 @@ class Watchdog:
         signals: Where signals arrive.
         on_signal: Called in the watchdog's thread with each signal's number.
         on_orphan: Called when the launcher is gone; None where there is none to watch.
+        on_overdue: Called with a call outside operations that is past its deadline.
     """
 
     def __init__(
@@ -45,8 +48,10 @@ class Watchdog:
         signals: SignalPipe,
         on_signal: Callable[[int], None],
         on_orphan: Callable[[], None] | None,
+        on_overdue: Callable[[HeldCall], None],
     ) -> None:
         self._signals, self._on_signal, self._on_orphan = signals, on_signal, on_orphan
+        self._on_overdue = on_overdue
         self._parent = os.getppid()
         self._round: Round | None = None
         self._thread = threading.Thread(target=self._run, name="hpccomm-watchdog", daemon=True)
@@ -66,6 +71,8 @@ class Watchdog:
             if going is not None and going is self._round:
                 with suppress(OSError, ValueError):  # no descriptor left, or one that was closed meanwhile
                     going.walk(ready)
+            if (overdue := held.overdue()) is not None:
+                self._on_overdue(overdue)
             for number in self._signals.read():
                 self._on_signal(number)
             if self._on_orphan is not None and os.getppid() != self._parent:

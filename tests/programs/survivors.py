@@ -1,7 +1,8 @@
 """Train while ranks die, and compare the losses with those of one process that trains on the rows of who is left.
 
 survivors.py BACKEND STEP:RANK:MOMENT …: at that step, the rank (numbered as it was started) is killed at the
-``start``, ``after`` its gradients are averaged, or inside the ``shrink`` that follows another one's death.
+``start``, ``after`` its gradients are averaged, or inside the ``shrink`` that follows another one's death, there also
+when others wait for it inside MPI to make ``channels``.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import hpccomm
+from hpccomm.backends.context import Context
 from hpccomm.bootstrap import shrinking
 from hpccomm.training import survive
 
 ME, SIZE = int(os.environ["OMPI_COMM_WORLD_RANK"]), int(os.environ["OMPI_COMM_WORLD_SIZE"])
 STEPS, ROWS, WIDTH = 8, 3, 8
+ALONE_S = 1.0  # for which the others wait for it
 DEATHS = [(int(step), int(rank), moment) for step, rank, moment in (text.split(":") for text in sys.argv[2:])]
 
 
@@ -67,6 +70,8 @@ def die_if_due(step: int, moment: str) -> None:
         die(step)
     if moment == "start" and (step, ME, "shrink") in DEATHS:
         shrinking.watch_over = lambda *_: die(step)
+    if moment == "start" and (step, ME, "channels") in DEATHS:
+        Context._subcommunicator = lambda *_: (time.sleep(ALONE_S), die(step))
 
 
 def train(world: hpccomm.World) -> list[float]:
