@@ -13,7 +13,7 @@ from harness import Mpi, run_job
 from hpccomm.bench.arguments import parse
 from hpccomm.bench.averaging import Overlap
 from hpccomm.bench.compare import load
-from hpccomm.bench.measures.efficiency import efficiencies
+from hpccomm.bench.efficiency import efficiencies
 from hpccomm.bench.models import MODELS, TRANSFORMERS, elements
 from hpccomm.bench.page import figures
 from hpccomm.bench.page.runs import read
@@ -118,7 +118,7 @@ def test_drift_and_spikes_are_found() -> None:
 def test_efficiency_is_busbw_over_that_of_sendrecv() -> None:
     def row(collective: str, backend: str, gbps: float | None) -> dict[str, Any]:
         what = {"collective": collective, "place": "in", "dtype": "float32", "op": None, "ranks": 4}
-        return {**what, "backend": backend, "busbw_GBps": gbps}
+        return {**what, "backend": backend, "size_bytes": 8, "busbw_GBps": gbps}
 
     rows = [
         row("sendrecv", "a", 2.0),
@@ -126,7 +126,9 @@ def test_efficiency_is_busbw_over_that_of_sendrecv() -> None:
         row("broadcast", "a", 1.0),
         row("broadcast", "a", 3.0),
     ]
-    assert [(one["backend"], one["efficiency"]) for one in efficiencies(rows)] == [("a", 0.75)]
+    (found,) = efficiencies(rows)
+    assert (found.backend, found.percent, found.limit_gbps) == ("a", 75.0, 4.0)
+    assert found.entries() == {**rows[3], "limit_GBps": 4.0, "efficiency": 0.75}
     assert efficiencies(rows[2:]) == efficiencies([row("sendrecv", "a", None), *rows[2:]]) == []
 
 

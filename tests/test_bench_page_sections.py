@@ -1,4 +1,4 @@
-"""The report's sections of start, buckets, overlap, workloads and stability, from results by formulas."""
+"""The report's sections of efficiency, start, buckets, overlap, workloads and stability, from results by formulas."""
 
 from __future__ import annotations
 
@@ -29,10 +29,12 @@ from suites import (
     LATE,
     MIB,
     NAMES,
+    REACHED,
     all_sections,
     averaging_us,
     bucket_entries,
     curve,
+    efficiency_entries,
     overlap_entries,
     stability_entries,
     starts,
@@ -41,7 +43,7 @@ from suites import (
     workload_entries,
 )
 
-ANCHORS = ["overlap", "buckets", "workloads", "stability", "start"]
+ANCHORS = ["efficiency", "overlap", "buckets", "workloads", "stability", "start"]
 
 
 def test_every_suite_has_a_section_and_nothing_else_has() -> None:
@@ -49,6 +51,39 @@ def test_every_suite_has_a_section_and_nothing_else_has() -> None:
     for left in ANCHORS[:-1]:
         assert list(told(whole(sections={left: all_sections(HOSTS, NAMES, late=LATE)[left]}))) == [left, "start"]
     assert told(recorded(HOSTS)) == {}
+
+
+def test_efficiency_says_what_each_table_reaches_of_sendrecv_the_best_backend_first() -> None:
+    found = told(whole())["efficiency"]
+    assert found.sentences == [
+        "all_reduce sum of float32, in place, on 8 ranks: 75 % of the 2.00 GB/s that ranks send each other, with gloo "
+        "at 4 MiB; 50 % with mpi4py.",
+        "broadcast of float32, in place, on 8 ranks: 90 % of the 2.00 GB/s that ranks send each other, with mpi4py at "
+        "4 MiB; 40 % with gloo.",
+    ]
+    all_reduce, broadcast = (bars for bars in found.figures if isinstance(bars, Bars))
+    assert [(row.name, row.values) for row in all_reduce.rows] == [("gloo", (75.0,)), ("mpi4py", (50.0,))]
+    assert [row.values for row in broadcast.rows] == [(90.0,), (40.0,)]
+    assert (broadcast.label, broadcast.unit) == ("highest busbw (% of sendrecv's)", "%")
+    assert [row[1:] for row in found.values[0].rows[:2]] == [
+        ("gloo", "4 MiB", "1.50", "75 %"),
+        ("mpi4py", "4 MiB", "1.00", "50 %"),
+    ]
+    (alone, _) = told(whole(sections={"efficiency": efficiency_entries({"shm": (130.0, 1.0)})}))["efficiency"].sentences
+    assert "130 % of" in alone
+    assert alone.endswith("with shm at 4 MiB.")
+
+
+def test_tables_of_one_collective_are_held_apart() -> None:
+    first, _, third, _ = efficiency_entries(REACHED)
+    few = {**first, "ranks": 2}
+    found = told(whole(sections={"efficiency": [first, few, {**first, "place": "out"}, third]}))["efficiency"]
+    assert [figure.name for figure in found.figures] == [f"run1-efficiency{number}" for number in range(1, 5)]
+    assert [text.partition(":")[0] for text in found.sentences][:3] == [
+        "all_reduce sum of float32, in place, on 8 ranks",
+        "all_reduce sum of float32, in place, on 2 ranks",
+        "all_reduce sum of float32, out of place, on 8 ranks",
+    ]
 
 
 def test_overlap_says_what_is_hidden_at_the_shortest_step_and_where_the_most_is() -> None:
@@ -234,7 +269,7 @@ def test_text_from_hosts_and_models_stays_text() -> None:
             return [nasty(of) for of in value]
         return (
             f"{value}{NASTY}"
-            if key in ("backend", "model", "what", "collective", "op", "kind", "name") and value
+            if key in ("backend", "model", "what", "collective", "dtype", "op", "kind", "name") and value
             else value
         )
 
@@ -246,7 +281,7 @@ def test_text_from_hosts_and_models_stays_text() -> None:
     assert f"rank {LATE} on host {names[2]}{NASTY} came late" in bad.text
     assert bad.data["run1-start"]["across"]["names"][LATE] == f"rank {LATE} on host {names[2]}"
     assert bad.drawn == [*bad.data]
-    assert len([name for name in bad.drawn if "table" not in name]) == 2 + 1 + 3 + 4 + 1
+    assert len([name for name in bad.drawn if "table" not in name]) == 2 + 2 + 1 + 3 + 4 + 1
 
 
 def test_every_figure_of_a_section_is_a_picture_too(tmp_path: Path) -> None:
@@ -260,5 +295,6 @@ def test_every_figure_of_a_section_is_a_picture_too(tmp_path: Path) -> None:
     for name, label in (
         ("overlap1-hidden", "hidden (% of averaging)"),
         ("workload1-step", "time of a step (ms, medians)"),
+        ("efficiency1", "highest busbw (% of sendrecv's)"),
     ):
         assert label in (tmp_path / f"plots/run1-{name}.svg").read_text()
