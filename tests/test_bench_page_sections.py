@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from statistics import median
@@ -14,7 +13,6 @@ import pytest
 
 from hpccomm.bench.models import TRANSFORMERS
 from hpccomm.bench.page import html, write
-from hpccomm.bench.page.advice import advice
 from hpccomm.bench.page.runs import Run, read
 from hpccomm.bench.page.shapes import Bars
 from reports import NASTY, recorded, rows_of
@@ -35,7 +33,6 @@ from suites import (
     bucket_entries,
     curve,
     efficiency_entries,
-    overlap_entries,
     stability_entries,
     starts,
     told,
@@ -56,17 +53,17 @@ def test_every_suite_has_a_section_and_nothing_else_has() -> None:
 def test_efficiency_says_what_each_table_reaches_of_sendrecv_the_best_backend_first() -> None:
     found = told(whole())["efficiency"]
     assert found.sentences == [
-        "all_reduce sum of float32, in place, on 8 ranks: 75 % of the 2.00 GB/s that ranks send each other, with gloo "
+        "all_reduce sum of float32, in place, on 8 ranks: 85 % of the 2.00 GB/s that ranks send each other, with gloo "
         "at 4 MiB; 50 % with mpi4py.",
         "broadcast of float32, in place, on 8 ranks: 90 % of the 2.00 GB/s that ranks send each other, with mpi4py at "
         "4 MiB; 40 % with gloo.",
     ]
     all_reduce, broadcast = (bars for bars in found.figures if isinstance(bars, Bars))
-    assert [(row.name, row.values) for row in all_reduce.rows] == [("gloo", (75.0,)), ("mpi4py", (50.0,))]
+    assert [(row.name, row.values) for row in all_reduce.rows] == [("gloo", (85.0,)), ("mpi4py", (50.0,))]
     assert [row.values for row in broadcast.rows] == [(90.0,), (40.0,)]
     assert (broadcast.label, broadcast.unit) == ("highest busbw (% of sendrecv's)", "%")
     assert [row[1:] for row in found.values[0].rows[:2]] == [
-        ("gloo", "4 MiB", "1.50", "75 %"),
+        ("gloo", "4 MiB", "1.70", "85 %"),
         ("mpi4py", "4 MiB", "1.00", "50 %"),
     ]
     (alone, _) = told(whole(sections={"efficiency": efficiency_entries({"shm": (130.0, 1.0)})}))["efficiency"].sentences
@@ -202,29 +199,6 @@ def test_the_start_names_the_rank_that_was_ready_last() -> None:
         f"Start: imports took 1 s (rank 0 on host node1) to 3 s (rank {LATE} on host node3).",
     ]
     assert curve(found, "start")["imports"] == {rank: 3.0 if rank == LATE else 1.0 for rank in range(8)}
-
-
-@pytest.mark.parametrize(
-    ("entries", "expected"),
-    [
-        ({"overlap": overlap_entries(("mpi4py",))}, []),
-        (
-            {"overlap": overlap_entries(("gloo",))},
-            ["gloo hides nothing of averaging the gradients of gpt2 under backward"],
-        ),
-        ({"stability": stability_entries(HOSTS, NAMES)}, []),
-        (
-            {"stability": stability_entries(HOSTS, NAMES, late=LATE)},
-            [f"rank {LATE} on host node3 comes late over mpi4py, the last in {LAST}% of {CALLS} calls"],
-        ),
-        ({"stability": stability_entries(HOSTS, NAMES, growing=1.0)}, ["mpi4py drifted by +"]),
-    ],
-)
-def test_warnings_of_suites_follow_their_rules(entries: Mapping[str, Any], expected: list[str]) -> None:
-    rows = rows_of(HOSTS, backends=("mpi4py",))
-    found = [one.figure for one in advice(read(recorded(HOSTS, rows, sections=entries)))]
-    assert len(found) == len(expected), found
-    assert all(text in figure for text, figure in zip(expected, found, strict=True))
 
 
 def test_tables_that_a_section_tells_of_are_told_of_once() -> None:
