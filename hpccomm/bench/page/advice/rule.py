@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hpccomm.bench.page.runs import Run
 
-OWN = "this benchmark's own"
+OWN = "this benchmark"
 
 
 @dataclass(frozen=True)
