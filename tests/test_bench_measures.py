@@ -52,10 +52,28 @@ def test_tensor_parallel_ranks_fit_into_a_node(sizes: tuple[int, ...], pp: int |
     assert parallel(sizes, tp=None, pp=pp) == Parallel(tensor, sum(sizes) // tensor // (pp or 1), pp or 1)
 
 
-@pytest.mark.parametrize(("sizes", "tp", "found"), [((4,), 3, "3 x 1 does not divide 4"), ((1,), None, "one rank")])
-def test_ranks_that_cannot_be_shared_out_are_refused(sizes: tuple[int, ...], tp: int | None, found: str) -> None:
+@pytest.mark.parametrize(
+    ("tp", "pp", "dp", "ways"), [(8, 4, 2, (8, 2, 4)), (None, 4, 4, (4, 4, 4)), (2, None, 32, (2, 32, 1))]
+)
+def test_data_parallel_ranks_may_be_given(tp: int | None, pp: int | None, dp: int, ways: tuple[int, int, int]) -> None:
+    assert parallel((8,) * 8, tp=tp, pp=pp, dp=dp) == Parallel(*ways)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tp", "dp", "found"),
+    [
+        ((4,), 3, None, "3 x 1 does not divide 4"),
+        ((1,), None, None, "one rank"),
+        ((8,), 2, 2, "2 x 1 x 2 is not 8"),
+        ((4,), None, 8, "1 x 1 x 8 is not 4"),
+        ((4,), None, 3, "1 x 1 x 3 is not 4"),
+    ],
+)
+def test_ranks_that_cannot_be_shared_out_are_refused(
+    sizes: tuple[int, ...], tp: int | None, dp: int | None, found: str
+) -> None:
     with pytest.raises(OptionError, match=found):
-        parallel(sizes, tp=tp, pp=None)
+        parallel(sizes, tp=tp, pp=None, dp=dp)
 
 
 def test_a_step_of_gpt3_as_the_megatron_papers_count_it() -> None:

@@ -9,7 +9,6 @@ from hpccomm.bench.page.advice import placing, results, speeds
 from hpccomm.bench.page.advice.rule import OWN, Advice, Rule
 from hpccomm.bench.page.runs import Run
 from hpccomm.bench.page.summary import ALIKE
-from hpccomm.bench.pairs import outliers
 from hpccomm.bench.steadiness import DRIFT, LATE
 
 _BUSBW = "nccl-tests, doc/PERFORMANCE.md: busbw is to be held against what the hardware can do"
@@ -34,7 +33,7 @@ RULES = (
     Rule(f"the highest busbw of a ring's collective is below {speeds.USED_WELL:.0%} of what pairs of two hosts reach",
          _BUSBW, speeds.link_unused),
     Rule(f"without pairs: it is below {speeds.USED_WELL:.0%} of that of sendrecv", _BUSBW, speeds.below_sendrecv),
-    Rule(f"a pair, rank or host is slow: {outliers.RULE.removeprefix('slow: ')}", OWN, speeds.slow),
+    Rule("a host, rank or pair is slow by the rule under the heat map", OWN, speeds.slow),
     Rule("a backend hides nothing of averaging under backward with its best bucket size", OWN, speeds.hindered),
     Rule(f"buckets of at most 25 MiB take more than {ALIKE:g} times as long as larger ones",
          "torch's DistributedDataParallel, bucket_cap_mb; Li et al. 2020, PyTorch Distributed", speeds.small_buckets),
