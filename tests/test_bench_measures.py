@@ -200,7 +200,7 @@ def test_all_of_it_in_one_run_beside_a_backend_that_is_wrong(one_mpi: Mpi, tmp_p
     assert content["stability"][0]["calls"] % 20 == 0
     run = read(load(path))
     told = told_of(run, figures.colours([run]), "run1")
-    assert [one.anchor for one in told] == ["overlap", "buckets", "workloads", "stability", "start"]
+    assert [one.anchor for one in told] == ["efficiency", "overlap", "buckets", "workloads", "stability", "start"]
     assert run.readings.workloads[0].step_us == pytest.approx(content["workloads"][0]["step_us"])
     assert run.readings.workloads[0].layer_us == pytest.approx(content["workloads"][0]["layer_us"])
     assert sum(run.readings.stability[0].found.last) == pytest.approx(1)
