@@ -167,6 +167,12 @@ def select(
     return chosen
 
 
+def common(candidates: Candidates, wanted: str | None = None) -> dict[str, int]:
+    """Give the subnets that join hosts, `select`'s first, each with the Mbit/s of its slowest host, 0 where unknown."""
+    left = [[interface for interface, obstacle in host if not obstacle] for host in _marked(candidates, wanted)]
+    return {str(option[0].subnet): min(one.speed for one in option) for option in _common_subnets(left)}
+
+
 def listen(address: str, port: int = 0) -> socket.socket:
     """Listen on one address only.
 
@@ -244,18 +250,18 @@ def _marked(candidates: Candidates, wanted: str | None) -> Marked:
 
 def _joined(left: Candidates, wanted: str | None, routes: Routes | None) -> tuple[Interface, ...]:
     """Take the best common subnet, else what `wanted` left, else what the routing tables use; perhaps nothing."""
-    if chosen := _common_subnet(left):
-        return chosen
+    if common := _common_subnets(left):
+        return common[0]
     if wanted and all(len({interface.ip.version for interface in host}) == len(host) for host in left):
         return _one_family(left)
     used = routes(left) if routes else [()] * len(left)
     return _one_family([_picked(host, addresses) for host, addresses in zip(left, used, strict=True)])
 
 
-def _common_subnet(left: Candidates) -> tuple[Interface, ...]:
+def _common_subnets(left: Candidates) -> list[tuple[Interface, ...]]:
     shared = set.intersection(*({interface.subnet for interface in host} for host in left))
     options = [tuple(min((i for i in host if i.subnet == one), key=_order) for host in left) for one in shared]
-    return min(options, key=lambda option: (-min(i.speed for i in option), _order(option[0])), default=())
+    return sorted(options, key=lambda option: (-min(i.speed for i in option), _order(option[0])))
 
 
 def _order(interface: Interface) -> tuple[int, int]:

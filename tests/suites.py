@@ -8,6 +8,7 @@ from typing import Any
 
 from hpccomm.bench.averaging import Averaged, Overlap
 from hpccomm.bench.compare import Recorded
+from hpccomm.bench.efficiency import Efficiency
 from hpccomm.bench.models import TRANSFORMERS
 from hpccomm.bench.page import figures
 from hpccomm.bench.page.runs import read
@@ -34,6 +35,9 @@ BATCH = 4
 HOSTS, NAMES = by_slot(4, 2), ("node1", "node2", "node3", "node4")
 LATE = 5
 """The rank of them that is late."""
+EFFICIENT = (("all_reduce", "sum"), ("broadcast", None))
+REACHED: Mapping[str, tuple[float, ...]] = {"mpi4py": (50.0, 90.0), "gloo": (85.0, 40.0)}
+"""Percent of sendrecv's rate in the tables of `EFFICIENT`."""
 CALLS = 100
 LAST = 83
 """In so many of `CALLS` the late rank is the last one."""
@@ -99,6 +103,21 @@ def stability_entries(
     return [{"backend": backend, "size_bytes": MIB, **found.entries()} for backend in backends]
 
 
+def efficiency_entries(reached: Mapping[str, Sequence[float]]) -> list[Entry]:
+    """Give tables of `EFFICIENT` at 4 MiB on 8 ranks, of which backends reach so many percent of 2 GB/s."""
+    return [
+        Efficiency(
+            {"collective": name, "place": "in", "dtype": "float32", "op": op, "ranks": 8},
+            backend,
+            4 * MIB,
+            2.0 * of[place] / 100,
+            2.0,
+        ).entries()
+        for place, (name, op) in enumerate(EFFICIENT)
+        for backend, of in reached.items()
+    ]
+
+
 def starts(ranks: int, *, slow: int) -> list[list[float]]:
     """Give each rank's seconds of imports, init and groups; those of one take long."""
     return [[3.0 if rank == slow else 1.0, 0.5, 0.25] for rank in range(ranks)]
@@ -113,6 +132,7 @@ def all_sections(hosts: Sequence[int], names: Sequence[str], *, late: int) -> di
     steady = stability_entries(hosts, names, late=late, backends=("mpi4py", "gloo"))
     steady[1]["course"] = steady[1]["course"][::2]  # its stretches are longer
     return {
+        "efficiency": efficiency_entries(REACHED),
         "overlap": overlap_entries(),
         "buckets": bucket_entries(),
         "workloads": workload_entries(times),

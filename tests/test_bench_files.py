@@ -62,6 +62,47 @@ def test_results_have_all_columns_and_right_numbers() -> None:
     assert wrong == dict.fromkeys(COLUMNS) | known
 
 
+@pytest.mark.parametrize(
+    ("collective", "count", "root"),
+    [("all_reduce", 250, "-1"), ("all_gather", 62, "-1"), ("reduce_scatter", 62, "-1"), ("broadcast", 250, "0")],
+)
+@pytest.mark.parametrize(("place", "other"), [("in", "out"), ("out", "in")])
+def test_json_has_the_keys_of_nccl_tests_too(collective: str, count: int, root: str, place: str, other: str) -> None:
+    record = Record({})
+    op = "sum" if COLLECTIVES[collective].reduces else None
+    table = Table(COLLECTIVES[collective], 4, "float32", op, place)
+    record.add(results(Row(1000, (GOOD, WRONG)), table))
+    record.add(results(Row(2000, (GOOD,)), table))
+    content = json.loads(record.text(complete=True))
+    good, wrong, last = content["results"]
+    factor = COLLECTIVES[collective].bus_factor(4)
+    assert factor is not None
+    assert [good[name] for name in ("size", "count", "type", "redop", "root", "actual_iterations")] == [
+        1000,
+        count,
+        "float",
+        op or "none",
+        root,
+        5,
+    ]
+    rates = {"alg_bw": pytest.approx(0.001), "bus_bw": pytest.approx(0.001 * factor)}
+    assert good[f"{place}_of_place".replace("in_of", "in")] == {"time": 1000.0, **rates, "nwrong": 0}
+    assert good[f"{other}_of_place".replace("in_of", "in")] is None
+    assert wrong["in_place"] is None is wrong["out_of_place"]
+    assert last["size"] == 2000
+    assert content["out_of_bounds"] == {"count": 1, "okay": False}
+    mean = content["average_bus_bandwidth"]
+    assert mean == {"bandwidth": pytest.approx(0.0015 * factor), "okay": "unchecked"}
+
+
+def test_a_run_without_data_has_none_of_the_keys_of_nccl_tests() -> None:
+    record = Record({})
+    record.add(results(Row(0, (Cell("a", State.MEASURED, TIMES, 0),)), Table(COLLECTIVES["barrier"], 4, "float32")))
+    content = json.loads(record.text(complete=True))
+    assert content["results"] == record.results
+    assert content["average_bus_bandwidth"]["bandwidth"] == 0.0
+
+
 def test_there_is_no_rate_without_data_and_no_busbw_with_one_rank() -> None:
     barrier = Table(COLLECTIVES["barrier"], 4, "float32")
     assert barrier.what == dict.fromkeys(WHAT) | {"collective": "barrier", "ranks": 4}
@@ -81,7 +122,7 @@ def test_both_files_are_valid_after_every_row_and_say_the_same(tmp_path: Path) -
     for cells in ((GOOD, WRONG), (GOOD, DROPPED)):
         record.add(results(Row(10**6, cells), SUM))
         content = json.loads(json_path.read_text())
-        assert content["results"] == record.results
+        assert [{name: one[name] for name in COLUMNS} for one in content["results"]] == record.results
         assert content["complete"] is False
         written = [{name: "" if one[name] is None else str(one[name]) for name in COLUMNS} for one in record.results]
         assert rows_of(csv_path) == written

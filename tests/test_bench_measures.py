@@ -13,7 +13,7 @@ from harness import Mpi, run_job
 from hpccomm.bench.arguments import parse
 from hpccomm.bench.averaging import Overlap
 from hpccomm.bench.compare import load
-from hpccomm.bench.measures.efficiency import efficiencies
+from hpccomm.bench.efficiency import efficiencies
 from hpccomm.bench.models import MODELS, TRANSFORMERS, elements
 from hpccomm.bench.page import figures
 from hpccomm.bench.page.runs import read
@@ -52,10 +52,28 @@ def test_tensor_parallel_ranks_fit_into_a_node(sizes: tuple[int, ...], pp: int |
     assert parallel(sizes, tp=None, pp=pp) == Parallel(tensor, sum(sizes) // tensor // (pp or 1), pp or 1)
 
 
-@pytest.mark.parametrize(("sizes", "tp", "found"), [((4,), 3, "3 x 1 does not divide 4"), ((1,), None, "one rank")])
-def test_ranks_that_cannot_be_shared_out_are_refused(sizes: tuple[int, ...], tp: int | None, found: str) -> None:
+@pytest.mark.parametrize(
+    ("tp", "pp", "dp", "ways"), [(8, 4, 2, (8, 2, 4)), (None, 4, 4, (4, 4, 4)), (2, None, 32, (2, 32, 1))]
+)
+def test_data_parallel_ranks_may_be_given(tp: int | None, pp: int | None, dp: int, ways: tuple[int, int, int]) -> None:
+    assert parallel((8,) * 8, tp=tp, pp=pp, dp=dp) == Parallel(*ways)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tp", "dp", "found"),
+    [
+        ((4,), 3, None, "3 x 1 does not divide 4"),
+        ((1,), None, None, "one rank"),
+        ((8,), 2, 2, "2 x 1 x 2 is not 8"),
+        ((4,), None, 8, "1 x 1 x 8 is not 4"),
+        ((4,), None, 3, "1 x 1 x 3 is not 4"),
+    ],
+)
+def test_ranks_that_cannot_be_shared_out_are_refused(
+    sizes: tuple[int, ...], tp: int | None, dp: int | None, found: str
+) -> None:
     with pytest.raises(OptionError, match=found):
-        parallel(sizes, tp=tp, pp=None)
+        parallel(sizes, tp=tp, pp=None, dp=dp)
 
 
 def test_a_step_of_gpt3_as_the_megatron_papers_count_it() -> None:
@@ -118,7 +136,7 @@ def test_drift_and_spikes_are_found() -> None:
 def test_efficiency_is_busbw_over_that_of_sendrecv() -> None:
     def row(collective: str, backend: str, gbps: float | None) -> dict[str, Any]:
         what = {"collective": collective, "place": "in", "dtype": "float32", "op": None, "ranks": 4}
-        return {**what, "backend": backend, "busbw_GBps": gbps}
+        return {**what, "backend": backend, "size_bytes": 8, "busbw_GBps": gbps}
 
     rows = [
         row("sendrecv", "a", 2.0),
@@ -126,7 +144,9 @@ def test_efficiency_is_busbw_over_that_of_sendrecv() -> None:
         row("broadcast", "a", 1.0),
         row("broadcast", "a", 3.0),
     ]
-    assert [(one["backend"], one["efficiency"]) for one in efficiencies(rows)] == [("a", 0.75)]
+    (found,) = efficiencies(rows)
+    assert (found.backend, found.percent, found.limit_gbps) == ("a", 75.0, 4.0)
+    assert found.entries() == {**rows[3], "limit_GBps": 4.0, "efficiency": 0.75}
     assert efficiencies(rows[2:]) == efficiencies([row("sendrecv", "a", None), *rows[2:]]) == []
 
 
@@ -180,7 +200,7 @@ def test_all_of_it_in_one_run_beside_a_backend_that_is_wrong(one_mpi: Mpi, tmp_p
     assert content["stability"][0]["calls"] % 20 == 0
     run = read(load(path))
     told = told_of(run, figures.colours([run]), "run1")
-    assert [one.anchor for one in told] == ["overlap", "buckets", "workloads", "stability", "start"]
+    assert [one.anchor for one in told] == ["efficiency", "overlap", "buckets", "workloads", "stability", "start"]
     assert run.readings.workloads[0].step_us == pytest.approx(content["workloads"][0]["step_us"])
     assert run.readings.workloads[0].layer_us == pytest.approx(content["workloads"][0]["layer_us"])
     assert sum(run.readings.stability[0].found.last) == pytest.approx(1)

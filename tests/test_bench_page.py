@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,7 +16,6 @@ import pytest
 from hpccomm.bench.__main__ import main
 from hpccomm.bench.compare import Recorded
 from hpccomm.bench.page import figures, html, write
-from hpccomm.bench.page.advice import advice
 from hpccomm.bench.page.runs import read
 from hpccomm.bench.page.summary import sentences, spans
 from hpccomm.bench.pairs.matrix import Edge
@@ -155,63 +153,6 @@ def test_the_summary_is_right_by_its_rules() -> None:
         f"{format_bytes(crossing)}, {HIERARCHY} from {format_bytes(crossing)} on. If it must be one for all sizes: "
     )
     assert f"{peak:.2f} GB/s, by {HIERARCHY} at 16 MiB" in second
-
-
-def _of(name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{**one, **change(one)} if one["backend"] == name else one for one in rows_of(HOSTS)]
-
-
-def _slow_mpi(backend: str, size: int) -> float:
-    return linear(backend, size) * (3 if backend == "mpi4py" else 1)
-
-
-FLAT = [one for one in rows_of(HOSTS) if "hierarchical" not in one["backend"]]
-ADVICE = [
-    (recorded(HOSTS, FLAT), []),
-    (recorded(HOSTS), ["busbw of hierarchical backends is nominal"]),
-    (replace(recorded(HOSTS, FLAT), complete=False), ["made.json is of a run that did not end"]),
-    (recorded(by_slot(2, 5), FLAT), ["node1 has 5 ranks on 4 cores; 2 of 2 hosts have more ranks than cores"]),
-    (recorded((0, 0), FLAT), ["all ranks are on node1"]),
-    (recorded((0, 0), FLAT, node_of_rank=[0, 1]), ["all ranks are on node1, cut into virtual nodes"]),
-    (recorded(HOSTS, FLAT, mpi="none"), ["MPI does not join the ranks"]),
-    (recorded(HOSTS, FLAT, not_built={"shm": "no memory"}), ["shm could not be built"]),
-    (
-        recorded(HOSTS, rows_of(HOSTS, backends=("mpi4py", "gloo"), model=_slow_mpi)),
-        ["all_reduce sum of float32, in place, on 8 ranks: gloo is 2.8 times as fast as mpi4py at 16 MiB"],
-    ),
-    (
-        recorded(HOSTS, FLAT, matrices=[matrix_of(HOSTS)]),
-        ["the link is used to "],
-    ),
-    (
-        recorded(HOSTS, [{**one, "time_us_p95": 9e9} for one in FLAT]),
-        ["24 of 24 rows have a 95th percentile above 2 times"],
-    ),
-    (
-        recorded(HOSTS, [], matrices=[matrix_of(HOSTS, dict.fromkeys(touching(HOSTS, 2), 4.0))]),
-        ["host node3, sending to and receiving from other hosts: bandwidth "],
-    ),
-    (recorded(HOSTS, [{**one, "wrong": None} for one in FLAT]), ["results were not checked (-c 0)"]),
-    (
-        recorded(HOSTS, [{**one, "error": "gone", "time_us_median": None} for one in FLAT[:1]] + FLAT[1:]),
-        ["mpi4py failed or was wrong at 1 row, first at all_reduce sum of float32, in place of 4 B"],
-    ),
-    (recorded(HOSTS, [{**one, "fell_back": "from a to b"} for one in FLAT[:1]] + FLAT[1:]), ["mpi4py fell back"]),
-    (
-        recorded(HOSTS, FLAT, matrices=[replace(matrix_of(HOSTS), error="rank 1: gone", edges=())]),
-        ["pairs over mpi4py failed"],
-    ),
-]
-
-
-@pytest.mark.parametrize(("run", "expected"), ADVICE, ids=[(found or ["none"])[0][:40] for _, found in ADVICE])
-def test_warnings_follow_their_rules(run: Recorded, expected: list[str]) -> None:
-    found = advice(read(run))
-    shown = [one.figure for one in found if expected != ["the link is used to "] or "link" in one.figure]
-    assert len(shown) == len(expected), shown
-    for figure, text in zip(shown, expected, strict=True):
-        assert text in figure
-    assert all(one.reason and one.setting for one in found)
 
 
 def test_the_map_of_the_best_joins_runs_of_several_sizes() -> None:

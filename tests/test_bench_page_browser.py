@@ -24,6 +24,8 @@ AXES = {
     "busbw": ("size (bytes)", "busbw (GB/s)"),
     "latency": ("to rank", "from rank", "in us;"),
     "bandwidth": ("to rank", "from rank", "in GB/s;"),
+    "efficiency1": ("highest busbw (% of sendrecv's)", "mpi4py", "gloo"),
+    "efficiency2": ("highest busbw (% of sendrecv's)", "mpi4py", "gloo"),
     "overlap1-hidden": ("bucket (bytes)", "hidden (% of averaging)"),
     "overlap1-step": ("bucket (bytes)", "time (us, median)", "backward alone"),
     "buckets1-time": ("bucket (bytes)", "time (us, median)"),
@@ -86,7 +88,7 @@ def test_the_page_can_be_read(browser: Browser, width: int, scheme: str) -> None
     dark = browser.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(15, 20, 25)"
     assert dark == (scheme == "dark")
     texts: Mapping[str, str] = browser.evaluate(TEXTS)
-    assert len(texts) == 2 * 2 + 2 + 2 + 2 + 2 + 1 + 3 + 4 + 1
+    assert len(texts) == 2 * 2 + 2 + 2 + 2 + 2 + 2 + 1 + 3 + 4 + 1
     for name, text in texts.items():
         words = AXES[max((end for end in AXES if name.endswith(end)), key=len)]
         assert all(word in text for word in words), name
@@ -132,6 +134,9 @@ def _check_sections(pointed: Callable[..., list[str] | None]) -> None:
         assert found is not None
         return found
 
+    gloo, mpi4py = (at("efficiency1", 0.2, down) for down in (0.1, 0.45))
+    assert gloo == ["gloo", "85 %  highest busbw over that of sendrecv"]
+    assert mpi4py[1].startswith("50 %")
     first, *values = at("overlap1-hidden", 0.99)
     assert first == "64 MiB"
     assert values == [f"{HIDDEN[name][-1]:.0f} %  {name}" for name in ("mpi4py", "gloo")]

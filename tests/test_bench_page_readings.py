@@ -18,7 +18,7 @@ from hpccomm.errors import OptionError
 from reports import recorded
 from suites import HOSTS, LATE, NAMES, all_sections, curve, stability_entries, starts, told, whole
 
-ANCHORS = ["overlap", "buckets", "workloads", "stability", "start"]
+ANCHORS = ["efficiency", "overlap", "buckets", "workloads", "stability", "start"]
 MOST_BYTES = 6_000_000
 
 
@@ -43,6 +43,11 @@ def _without(name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
 @pytest.mark.parametrize(
     ("section", "change"),
     [
+        ("efficiency", _without("limit_GBps")),
+        ("efficiency", _without("place")),
+        ("efficiency", lambda one: {**one, "busbw_GBps": 0.0}),
+        ("efficiency", lambda one: {**one, "limit_GBps": float("inf")}),
+        ("efficiency", lambda one: {**one, "ranks": "many"}),
         ("overlap", _without("both_us")),
         ("overlap", lambda one: {**one, "averaging_us": 0}),
         ("buckets", lambda one: {**one, "bucket_bytes": -1}),

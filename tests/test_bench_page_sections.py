@@ -1,10 +1,9 @@
-"""The report's sections of start, buckets, overlap, workloads and stability, from results by formulas."""
+"""The report's sections of efficiency, start, buckets, overlap, workloads and stability, from results by formulas."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from statistics import median
@@ -14,7 +13,6 @@ import pytest
 
 from hpccomm.bench.models import TRANSFORMERS
 from hpccomm.bench.page import html, write
-from hpccomm.bench.page.advice import advice
 from hpccomm.bench.page.runs import Run, read
 from hpccomm.bench.page.shapes import Bars
 from reports import NASTY, recorded, rows_of
@@ -29,11 +27,12 @@ from suites import (
     LATE,
     MIB,
     NAMES,
+    REACHED,
     all_sections,
     averaging_us,
     bucket_entries,
     curve,
-    overlap_entries,
+    efficiency_entries,
     stability_entries,
     starts,
     told,
@@ -41,7 +40,7 @@ from suites import (
     workload_entries,
 )
 
-ANCHORS = ["overlap", "buckets", "workloads", "stability", "start"]
+ANCHORS = ["efficiency", "overlap", "buckets", "workloads", "stability", "start"]
 
 
 def test_every_suite_has_a_section_and_nothing_else_has() -> None:
@@ -49,6 +48,39 @@ def test_every_suite_has_a_section_and_nothing_else_has() -> None:
     for left in ANCHORS[:-1]:
         assert list(told(whole(sections={left: all_sections(HOSTS, NAMES, late=LATE)[left]}))) == [left, "start"]
     assert told(recorded(HOSTS)) == {}
+
+
+def test_efficiency_says_what_each_table_reaches_of_sendrecv_the_best_backend_first() -> None:
+    found = told(whole())["efficiency"]
+    assert found.sentences == [
+        "all_reduce sum of float32, in place, on 8 ranks: 85 % of the 2.00 GB/s that ranks send each other, with gloo "
+        "at 4 MiB; 50 % with mpi4py.",
+        "broadcast of float32, in place, on 8 ranks: 90 % of the 2.00 GB/s that ranks send each other, with mpi4py at "
+        "4 MiB; 40 % with gloo.",
+    ]
+    all_reduce, broadcast = (bars for bars in found.figures if isinstance(bars, Bars))
+    assert [(row.name, row.values) for row in all_reduce.rows] == [("gloo", (85.0,)), ("mpi4py", (50.0,))]
+    assert [row.values for row in broadcast.rows] == [(90.0,), (40.0,)]
+    assert (broadcast.label, broadcast.unit) == ("highest busbw (% of sendrecv's)", "%")
+    assert [row[1:] for row in found.values[0].rows[:2]] == [
+        ("gloo", "4 MiB", "1.70", "85 %"),
+        ("mpi4py", "4 MiB", "1.00", "50 %"),
+    ]
+    (alone, _) = told(whole(sections={"efficiency": efficiency_entries({"shm": (130.0, 1.0)})}))["efficiency"].sentences
+    assert "130 % of" in alone
+    assert alone.endswith("with shm at 4 MiB.")
+
+
+def test_tables_of_one_collective_are_held_apart() -> None:
+    first, _, third, _ = efficiency_entries(REACHED)
+    few = {**first, "ranks": 2}
+    found = told(whole(sections={"efficiency": [first, few, {**first, "place": "out"}, third]}))["efficiency"]
+    assert [figure.name for figure in found.figures] == [f"run1-efficiency{number}" for number in range(1, 5)]
+    assert [text.partition(":")[0] for text in found.sentences][:3] == [
+        "all_reduce sum of float32, in place, on 8 ranks",
+        "all_reduce sum of float32, in place, on 2 ranks",
+        "all_reduce sum of float32, out of place, on 8 ranks",
+    ]
 
 
 def test_overlap_says_what_is_hidden_at_the_shortest_step_and_where_the_most_is() -> None:
@@ -169,29 +201,6 @@ def test_the_start_names_the_rank_that_was_ready_last() -> None:
     assert curve(found, "start")["imports"] == {rank: 3.0 if rank == LATE else 1.0 for rank in range(8)}
 
 
-@pytest.mark.parametrize(
-    ("entries", "expected"),
-    [
-        ({"overlap": overlap_entries(("mpi4py",))}, []),
-        (
-            {"overlap": overlap_entries(("gloo",))},
-            ["gloo hides nothing of averaging the gradients of gpt2 under backward"],
-        ),
-        ({"stability": stability_entries(HOSTS, NAMES)}, []),
-        (
-            {"stability": stability_entries(HOSTS, NAMES, late=LATE)},
-            [f"rank {LATE} on host node3 comes late over mpi4py, the last in {LAST}% of {CALLS} calls"],
-        ),
-        ({"stability": stability_entries(HOSTS, NAMES, growing=1.0)}, ["mpi4py drifted by +"]),
-    ],
-)
-def test_warnings_of_suites_follow_their_rules(entries: Mapping[str, Any], expected: list[str]) -> None:
-    rows = rows_of(HOSTS, backends=("mpi4py",))
-    found = [one.figure for one in advice(read(recorded(HOSTS, rows, sections=entries)))]
-    assert len(found) == len(expected), found
-    assert all(text in figure for text, figure in zip(expected, found, strict=True))
-
-
 def test_tables_that_a_section_tells_of_are_told_of_once() -> None:
     (row,) = (one for one in rows_of(HOSTS) if one["backend"] == "mpi4py" and one["size_bytes"] == 1024)
     rows = [row, *({**row, "collective": name} for name in ("gradients of gpt2", "repeated all_reduce"))]
@@ -234,7 +243,7 @@ def test_text_from_hosts_and_models_stays_text() -> None:
             return [nasty(of) for of in value]
         return (
             f"{value}{NASTY}"
-            if key in ("backend", "model", "what", "collective", "op", "kind", "name") and value
+            if key in ("backend", "model", "what", "collective", "dtype", "op", "kind", "name") and value
             else value
         )
 
@@ -246,7 +255,7 @@ def test_text_from_hosts_and_models_stays_text() -> None:
     assert f"rank {LATE} on host {names[2]}{NASTY} came late" in bad.text
     assert bad.data["run1-start"]["across"]["names"][LATE] == f"rank {LATE} on host {names[2]}"
     assert bad.drawn == [*bad.data]
-    assert len([name for name in bad.drawn if "table" not in name]) == 2 + 1 + 3 + 4 + 1
+    assert len([name for name in bad.drawn if "table" not in name]) == 2 + 2 + 1 + 3 + 4 + 1
 
 
 def test_every_figure_of_a_section_is_a_picture_too(tmp_path: Path) -> None:
@@ -260,5 +269,6 @@ def test_every_figure_of_a_section_is_a_picture_too(tmp_path: Path) -> None:
     for name, label in (
         ("overlap1-hidden", "hidden (% of averaging)"),
         ("workload1-step", "time of a step (ms, medians)"),
+        ("efficiency1", "highest busbw (% of sendrecv's)"),
     ):
         assert label in (tmp_path / f"plots/run1-{name}.svg").read_text()

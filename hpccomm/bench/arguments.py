@@ -186,7 +186,8 @@ def _add_measures(parser: argparse.ArgumentParser) -> None:
     add("--batch", type=_number(1), metavar="N",
         help="rows in backward of overlap (32), micro-batches of workloads (8)")
     add("--tp", type=_number(1), metavar="N", help="ranks that share a layer (as fit into every node, up to 8)")
-    add("--pp", type=_number(1), metavar="N", help="stages of a pipeline (1); the remaining ranks are data parallel")
+    add("--pp", type=_number(1), metavar="N", help="stages of a pipeline (1)")
+    add("--dp", type=_number(1), metavar="N", help="data parallel ranks (all that remain)")
     add("--scale", type=_number(1), metavar="N", help="take one N-th of the model's elements (1)")
     # fmt: on
 

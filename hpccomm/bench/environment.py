@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 import torch
 
-from hpccomm import __version__
+from hpccomm import __version__, network
 from hpccomm.bootstrap import mpi
 from hpccomm.exchange import Exchange, MpiExchange
 from hpccomm.launch import Launch
@@ -32,6 +33,9 @@ class Environment:
         host_of_rank: Which of the hosts each rank is on, by number.
         hosts: The hosts.
         placement: Cores of a rank.
+        fewest_cores: That any rank may use.
+        networks: Subnets that join the hosts, with the Mbit/s of the slowest one's interface, 0 where unknown.
+        network: The one that hpccomm and Gloo in it use; None on one host, or where routes alone join the hosts.
         launcher: What started the ranks.
         mpi: MPI library, version and thread level, or ``none``.
         torch: Version of torch.
@@ -49,6 +53,9 @@ class Environment:
     host_of_rank: tuple[int, ...]
     hosts: tuple[Host, ...]
     placement: str
+    fewest_cores: int
+    networks: Mapping[str, int]
+    network: str | None
     launcher: str
     mpi: str
     torch: str
@@ -75,6 +82,7 @@ class Environment:
 def describe(exchange: Exchange, topology: Topology, launch: Launch, *, command_line: str) -> Environment:
     """Gather what there is to say; collective."""
     affinities = exchange.all_gather(frozenset(os.sched_getaffinity(0)))
+    networks, used = _networks(exchange, topology)
     return Environment(
         command_line=command_line,
         ranks=topology.world_size,
@@ -84,6 +92,9 @@ def describe(exchange: Exchange, topology: Topology, launch: Launch, *, command_
         host_of_rank=topology.hosts,
         hosts=hosts(topology, affinities),
         placement=placement(topology, affinities),
+        fewest_cores=min(map(len, affinities)),
+        networks=networks,
+        network=used,
         launcher=launch.launcher.name,
         mpi=mpi.describe_library() if isinstance(exchange, MpiExchange) else "none",
         torch=torch.__version__,
@@ -92,3 +103,14 @@ def describe(exchange: Exchange, topology: Topology, launch: Launch, *, command_
         hpccomm=__version__,
         date=datetime.now().astimezone().isoformat(timespec="seconds"),
     )
+
+
+def _networks(exchange: Exchange, topology: Topology) -> tuple[dict[str, int], str | None]:
+    """Give the subnets that join several hosts, and the one that is used; collective."""
+    firsts = [topology.hosts.index(host) for host in range(len(topology.hostnames))]
+    seen = exchange.all_gather(network.interfaces() if exchange.rank in firsts and len(firsts) > 1 else ())
+    candidates = [seen[first] for first in firsts]
+    if len(candidates) < 2:
+        return {}, None
+    used = network.common(candidates, os.environ.get("HPCCOMM_INTERFACE") or None)
+    return network.common(candidates), next(iter(used), None)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hpccomm.bench import nccl_tests
 from hpccomm.bench.metrics import busbw_gbps
 from hpccomm.bench.rows import Cell, Row
 from hpccomm.bench.tables import WHAT, Table
@@ -123,7 +124,9 @@ class Record:
 
     def text(self, *, complete: bool) -> str:
         """Give all of it as JSON."""
-        content = {"environment": self.environment, "complete": complete, "results": self.results, **self.sections}
+        rows = [{**one, **nccl_tests.entries(one)} for one in self.results]
+        content = {"environment": self.environment, "complete": complete, "results": rows, **self.sections}
+        content |= nccl_tests.totals(self.results)
         return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
     def _append(self, results: Sequence[Result], *, mode: str = "ab") -> None:

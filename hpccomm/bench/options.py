@@ -43,6 +43,7 @@ class Options:
         batch: Rows of a batch in backward, or micro-batches in a step; None for the usual number.
         tp: Ranks that share a layer of a transformer; None for the usual number.
         pp: Stages of a transformer; None for one.
+        dp: Data parallel ranks; None for those that are left.
         scale: What the elements of a model's gradients or operations are divided by.
         budget_s: Seconds that measuring may take, over all tables and pairs.
         timeout_s: Deadline of one operation in seconds.
@@ -80,6 +81,7 @@ class Options:
     batch: int | None = None
     tp: int | None = None
     pp: int | None = None
+    dp: int | None = None
     scale: int = 1
     budget_s: float = 30.0
     timeout_s: float = 20.0

@@ -60,7 +60,7 @@ def run(options: Options, launch: Launch, screen: Screen, *, command_line: str) 
         try:
             _refuse_missing_gpu(world, options)
             if "workloads" in options.measures:
-                parallel(world.topology.sizes, tp=options.tp, pp=options.pp)
+                parallel(world.topology.sizes, tp=options.tp, pp=options.pp, dp=options.dp)
         except OptionError as error:
             return _refuse(error, screen)
         status = _run_in(world, options, launch, screen, watch, command_line=command_line)

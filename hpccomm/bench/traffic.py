@@ -85,29 +85,33 @@ class Timed(Traffic):
     time_us: float
 
 
-def parallel(node_sizes: Sequence[int], *, tp: int | None, pp: int | None) -> Parallel:
-    """Share ranks out; data parallelism takes what is left.
+def parallel(node_sizes: Sequence[int], *, tp: int | None, pp: int | None, dp: int | None = None) -> Parallel:
+    """Share ranks out.
 
     Args:
         node_sizes: Ranks of each node.
-        tp: Ranks that share a layer; None for as many as fit into every node, up to 8.
+        tp: Ranks that share a layer; None for what is left, without `dp` for as many as fit into every node, up to 8.
         pp: Stages; None for one.
+        dp: Data parallel ranks; None for what is left.
 
     Raises:
-        OptionError: They do not divide the ranks.
+        OptionError: They do not make up the ranks.
     """
     ranks, most = sum(node_sizes), math.gcd(*node_sizes)
     pipeline = pp or 1
     shares = [one for one in range(1, _MOST_TENSOR_RANKS + 1) if most % one == 0 and ranks % (one * pipeline) == 0]
-    tensor = tp or max(shares, default=1)
-    if ranks == 1 or ranks % (tensor * pipeline):
+    tensor = tp or (max(1, ranks // (dp * pipeline)) if dp else max(shares, default=1))
+    data = dp or max(1, ranks // (tensor * pipeline))
+    if ranks == 1 or tensor * pipeline * data != ranks:
+        given = f"--tp {tensor} --pp {pipeline}" + (f" --dp {dp}" if dp else "")
+        product = f"{tensor} x {pipeline}" + (f" x {dp} is not {ranks}" if dp else f" does not divide {ranks}")
         raise OptionError(
-            f"share {count(ranks, 'rank')} out with --tp {tensor} --pp {pipeline}",
-            found=f"{tensor} x {pipeline} does not divide {ranks}" if ranks > 1 else "one rank sends nothing",
-            remedy="start a multiple of --tp x --pp ranks, at least 2",
+            f"share {count(ranks, 'rank')} out with {given}",
+            found=product if ranks > 1 else "one rank sends nothing",
+            remedy="start a multiple of --tp x --pp ranks, at least 2, and no others than --tp x --pp x --dp",
             everywhere=True,
         )
-    return Parallel(tensor, ranks // (tensor * pipeline), pipeline)
+    return Parallel(tensor, data, pipeline)
 
 
 def traffic(model: Transformer, ways: Parallel, *, batch: int, scale: int) -> list[Traffic]:

@@ -28,7 +28,8 @@ of algorithms in the benchmark's results, and every algorithm is priced with the
 """
 _EPILOG = """
 Results to fit: python -m hpccomm.bench --algorithm ring tree halving_doubling --backend "hierarchical(ring(mpi4py),
-ring(mpi4py))" --json FILE, on one node and on several, each with all of its ranks. Predictions are of these schedules
+ring(mpi4py))" --json FILE, on one node and on several, each with all of its ranks; then --carrier mpi4py, as
+--algorithm measures over all carriers. Predictions are of these schedules
 over the same carrier; what MPI or Gloo choose by themselves is not planned. Exit status: 0, or 2 for options or results
 that do not fit.
 """

@@ -9,7 +9,7 @@ from hpccomm.algorithms import ALGORITHMS, Algorithm
 from hpccomm.cost import Fabric
 from hpccomm.plan.fitting import Fit
 from hpccomm.plan.observations import composed
-from hpccomm.plan.pricing import seconds
+from hpccomm.plan.pricing import SIMULATED_RANKS, seconds
 
 HIERARCHIES = tuple(
     (intra, inter)
@@ -64,15 +64,16 @@ class Outlook:
 
 
 def outlook(fit: Fit, collective: str, *, num_nodes: int, ranks_per_node: int, sizes: Sequence[int]) -> Outlook:
-    """Predict at all powers of two of nodes up to the number asked for, and there.
+    """Predict at all powers of two of nodes up to the number asked for, and there, all of them in the same way.
 
     Raises:
         OptionError: A link that is needed was not measured.
     """
     nodes = [1 << power for power in range((num_nodes - 1).bit_length())] + [num_nodes]
     nodes = [number for number in nodes if number * ranks_per_node > 1]
-    cells = [cell for number in nodes for cell in _column(fit, collective, fit.fabric(number, ranks_per_node), sizes)]
-    return Outlook(collective, ranks_per_node, nodes, sizes, cells)
+    simulated = SIMULATED_RANKS if num_nodes * ranks_per_node <= SIMULATED_RANKS else 0
+    columns = [_column(fit, collective, fit.fabric(number, ranks_per_node), sizes, simulated) for number in nodes]
+    return Outlook(collective, ranks_per_node, nodes, sizes, [cell for column in columns for cell in column])
 
 
 def backend(name: str, carrier: str) -> str:
@@ -86,7 +87,7 @@ def backend(name: str, carrier: str) -> str:
     return f"{head}({inside})" if bracket else f"{name}({carrier})"
 
 
-def _column(fit: Fit, collective: str, fabric: Fabric, sizes: Sequence[int]) -> Iterator[Cell]:
+def _column(fit: Fit, collective: str, fabric: Fabric, sizes: Sequence[int], simulated: int) -> Iterator[Cell]:
     algorithms = list(_algorithms(collective, fabric.nodes))
     num_nodes = fabric.nodes[-1] + 1
     for nbytes in sizes:
@@ -97,6 +98,7 @@ def _column(fit: Fit, collective: str, fabric: Fabric, sizes: Sequence[int]) -> 
                 max(1, nbytes // ITEMSIZE),
                 itemsize=ITEMSIZE,
                 fabric=fabric,
+                simulated_ranks=simulated,
             )
             for algorithm in algorithms
         }

@@ -20,6 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # for `bench`
 
+from bench.cluster import state
 from bench.cluster.cluster import Cluster
 from harness import ROOT, Job, Mpi, Result, known_mpis
 
@@ -133,7 +134,11 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the first round; the next ones count up")
     parser.add_argument("--situations", nargs="+", choices=SITUATIONS, default=list(SITUATIONS))
     options = parser.parse_args(argv)
+    if lack := state.unavailable():
+        sys.exit(lack)
     mpi = known_mpis()[0]
+    if mpi.missing:
+        sys.exit(str(mpi.missing))
     rounds = range(options.seed, options.seed + options.rounds)
     failed = {name: sum(bool(play(name, seed, mpi)) for seed in rounds) for name in options.situations}
     print(*(f"{name}: {options.rounds - bad} of {options.rounds} held" for name, bad in failed.items()), sep="\n")

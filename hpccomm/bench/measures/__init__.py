@@ -45,7 +45,7 @@ MEASURES = {
     ),
     "workloads": Measure(
         "what a transformer's ranks send in a step of data, tensor and pipeline parallel training",
-        ("model", "batch", "tp", "pp", "scale"),
+        ("model", "batch", "tp", "pp", "dp", "scale"),
     ),
     "stability": Measure("one all_reduce over and over: drift, spikes, stragglers"),
     "efficiency": Measure("busbw of the collectives above over that of sendrecv"),

@@ -31,7 +31,7 @@ BATCH = 8
 def measure(run: Run, built: Sequence[Candidate], budget_s: float) -> Sequence[Row]:
     """Measure each kind of operation; collective."""
     options, topology = run.options, run.world.topology
-    ways = parallel(topology.sizes, tp=options.tp, pp=options.pp)
+    ways = parallel(topology.sizes, tp=options.tp, pp=options.pp, dp=options.dp)
     name, batch = options.model or MODEL, options.batch or BATCH
     kinds = traffic(TRANSFORMERS[name], ways, batch=batch, scale=options.scale)
     shrunk = f", every operation's elements / {options.scale}" * (options.scale > 1)

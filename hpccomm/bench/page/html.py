@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from hpccomm.bench.layout import format_rate, letter
 from hpccomm.bench.page import figures, summary
-from hpccomm.bench.page.advice import advice
+from hpccomm.bench.page.advice import RULES, advice
 from hpccomm.bench.page.runs import Measured, Run
 from hpccomm.bench.page.sections import sections
 from hpccomm.bench.page.sections.section import Section
@@ -71,6 +71,7 @@ def page(runs: Sequence[Run], drawn: Sequence[Figure], images: Mapping[str, Sequ
         letters={name: letter(place) for name, place in palette.items()},
         definitions={**DEFINITIONS, "slow": RULE.removeprefix("slow: ")},
         summary_rule=summary.RULE,
+        rules=RULES,
         style=Markup(style),
         script=Markup(script),
         script_hash="sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),

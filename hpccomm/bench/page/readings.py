@@ -11,8 +11,10 @@ from math import isfinite
 from typing import Any, TypeVar
 
 from hpccomm.bench.averaging import Averaged, Overlap, Part, model_of
+from hpccomm.bench.efficiency import Efficiency
 from hpccomm.bench.startup import PARTS, StartUp
 from hpccomm.bench.steadiness import REPEATED, Steadiness, Straggler, Stretch
+from hpccomm.bench.tables import WHAT
 from hpccomm.bench.traffic import Parallel, Timed
 
 Entries = Sequence[Mapping[str, Any]]
@@ -58,6 +60,7 @@ class Readings:
         overlap: Likewise, with backward.
         workloads: Every backend.
         stability: Every backend.
+        efficiency: Every table and backend.
         start_up: How long the start took.
     """
 
@@ -65,6 +68,7 @@ class Readings:
     overlap: Mapping[str, tuple[Overlap, ...]]
     workloads: tuple[Step, ...]
     stability: tuple[Steady, ...]
+    efficiency: tuple[Efficiency, ...]
     start_up: StartUp | None
 
     @property
@@ -79,6 +83,7 @@ class Readings:
         """All backends, each once."""
         models: list[tuple[Averaged, ...]] = [*self.buckets.values(), *self.overlap.values()]
         others = [*(one.backend for one in self.workloads), *(one.backend for one in self.stability)]
+        others += [one.backend for one in self.efficiency]
         return list(dict.fromkeys([*(one.backend for found in models for one in found), *others]))
 
 
@@ -100,6 +105,7 @@ def readings_of(sections: Mapping[str, Entries], start_up: Sequence[Sequence[Any
         overlap=_by_model(overlaps),
         workloads=tuple(map(_step, sections.get("workloads", ()))),
         stability=tuple(_steady(one, ranks) for one in sections.get("stability", ())),
+        efficiency=tuple(map(_efficiency, sections.get("efficiency", ()))),
         start_up=_start_up(start_up, ranks) if start_up else None,
     )
 
@@ -111,13 +117,18 @@ def positive(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
+def text(value: Any) -> str | None:
+    """Give text, or None where there is none."""
+    return None if value is None else str(value)
+
+
 _AVERAGED, _OVERLAP = ([one.name for one in fields(kind)][2:] for kind in (Averaged, Overlap))
 
 
 def _of_models(entries: Entries, times: Sequence[str]) -> Iterable[tuple[str, tuple[Any, ...]]]:
     for one in entries:
         model = model_of(str(one["model"]), int(one["scale"]))
-        yield model, (str(one["backend"]), _count(one["bucket_bytes"]), *(_time(one[name]) for name in times))
+        yield model, (str(one["backend"]), _count(one["bucket_bytes"]), *(_given(one[name]) for name in times))
 
 
 def _by_model(found: Iterable[tuple[str, Found]]) -> dict[str, tuple[Found, ...]]:
@@ -140,30 +151,30 @@ def _timed(one: Mapping[str, Any]) -> Timed:
     return Timed(
         kind=str(one["kind"]),
         collective=str(one["collective"]),
-        op=None if one["op"] is None else str(one["op"]),
+        op=text(one["op"]),
         elements=int(one["elements"]),
         layer=int(one["layer"]),
         step=_count(one["step"]),
         what=str(one["what"]),
         size_bytes=_count(one["size_bytes"]),
-        time_us=_time(one["time_us"]),
+        time_us=_given(one["time_us"]),
     )
 
 
 def _steady(one: Mapping[str, Any], ranks: int) -> Steady:
     course = tuple(
-        Stretch(int(part["first"]), _time(part["median_us"]), _time(part["longest_us"])) for part in one["course"]
+        Stretch(int(part["first"]), _given(part["median_us"]), _given(part["longest_us"])) for part in one["course"]
     )
     late_us, last = (tuple(_share(value) for value in one[name]) for name in ("late_us", "last"))
     if not course or (len(late_us), len(last)) != (ranks, ranks):
         raise ValueError(f"stability of {len(course)} stretches, {len(late_us)} and {len(last)} of {ranks} ranks")
     found = Steadiness(
         calls=_count(one["calls"]),
-        seconds=_time(one["seconds"]),
-        median_us=_time(one["median_us"]),
+        seconds=_given(one["seconds"]),
+        median_us=_given(one["median_us"]),
         drift=float(one["drift"]),
         spikes=int(one["spikes"]),
-        longest_us=_time(one["longest_us"]),
+        longest_us=_given(one["longest_us"]),
         longest_at=int(one["longest_at"]),
         stragglers=tuple(
             Straggler(str(late["name"]), _share(late["late_us"]), _share(late["last"])) for late in one["stragglers"]
@@ -175,6 +186,12 @@ def _steady(one: Mapping[str, Any], ranks: int) -> Steady:
     return Steady(str(one["backend"]), _count(one["size_bytes"]), found)
 
 
+def _efficiency(one: Mapping[str, Any]) -> Efficiency:
+    what: dict[str, Any] = {name: text(one[name]) for name in WHAT} | {"ranks": _count(one["ranks"])}
+    rates = (_given(one[name]) for name in ("busbw_GBps", "limit_GBps"))
+    return Efficiency(what, str(one["backend"]), _count(one["size_bytes"]), *rates)
+
+
 def _start_up(of_ranks: Sequence[Sequence[Any]], ranks: int) -> StartUp:
     found = tuple(tuple(map(_share, parts)) for parts in of_ranks)
     if len(found) != ranks or any(len(parts) != len(PARTS) for parts in found):
@@ -182,10 +199,10 @@ def _start_up(of_ranks: Sequence[Sequence[Any]], ranks: int) -> StartUp:
     return StartUp(found)
 
 
-def _time(value: Any) -> float:
+def _given(value: Any) -> float:
     found = positive(value)
     if found is None:
-        raise ValueError("no time where one belongs")
+        raise ValueError("no time or rate where one belongs")
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from hpccomm.bench.compare import Recorded
 from hpccomm.bench.files import Result
-from hpccomm.bench.page.readings import Readings, positive, readings_of
+from hpccomm.bench.page.readings import Readings, positive, readings_of, text
 from hpccomm.bench.pairs.matrix import Matrix, from_entries
 from hpccomm.bench.tables import WHAT, described
 from hpccomm.errors import OptionError
@@ -151,10 +151,6 @@ def _point(one: Result) -> Point:
         p95_us=positive(one.get("time_us_p95")),
         busbw_gbps=positive(one.get("busbw_GBps")),
         wrong=None if one.get("wrong") is None else int(one["wrong"]),
-        error=_text(one.get("error")),
-        fell_back=_text(one.get("fell_back")),
+        error=text(one.get("error")),
+        fell_back=text(one.get("fell_back")),
     )
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)

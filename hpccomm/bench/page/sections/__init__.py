@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from hpccomm.bench.page.runs import Run
-from hpccomm.bench.page.sections import buckets, overlap, stability, startup, workloads
+from hpccomm.bench.page.sections import buckets, efficiency, overlap, stability, startup, workloads
 from hpccomm.bench.page.sections.section import Section
 
 SECTIONS: tuple[Callable[[Run, Mapping[str, int], str], Section | None], ...] = (
+    efficiency.section,
     overlap.section,
     buckets.section,
     workloads.section,
