@@ -76,12 +76,14 @@ def interruptible(communicator: Any, call: Callable[[], Any], what: str) -> Any:
     thread = threading.Thread(target=make, name="hpccomm-interruptible", daemon=True)
     thread.start()
     begun = time.monotonic()
-    while thread.is_alive() and not failed(communicator) and not communicator.Is_revoked():
-        pause(time.monotonic() - begun)
+    try:
+        while thread.is_alive() and not failed(communicator) and not communicator.Is_revoked():
+            pause(time.monotonic() - begun)
+    finally:
+        if thread.is_alive():
+            _left_behind.append(thread)
     if given:
         return given[0]
-    if not raised:
-        _left_behind.append(thread)
     if raised and not tells_of_loss(raised[0]):
         raise raised[0]
     raise RankLostError(what, found="a rank has died", remedy="call World.shrink on all ranks that are left")

@@ -58,7 +58,7 @@ def remove_left_over(path: Path) -> None:
 def _is_left(file: Path, mark: re.Match[str]) -> bool:
     """Tell whether nobody writes to a file any more, by its writer's mark."""
     me = this_process()
-    if mark[3] == _digest(me.space):
+    if me.space.strip() and mark[3] == _digest(me.space):
         return Process(int(mark[1]), int(mark[2]), me.space).state == "dead"
     return time.time() - file.stat().st_mtime > ABANDONED_S
 

@@ -93,3 +93,21 @@ def test_a_call_inside_mpi_is_overdue_by_the_time_that_this_process_has_run(monk
         assert "waited 3 s inside MPI for rank 1 (stopped)" in str(call.error(""))
     now += 0.5
     assert held.overdue() is None
+
+
+def test_time_before_a_call_inside_mpi_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    held = HeldCalls()
+    now += 10.0  # in which nobody looked
+    with held.over("make channels", 0.2, lambda: "rank 1"):
+        now += 0.1
+        assert held.overdue() is None
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_process_that_is_ended_last_keeps_its_status(closed: bool) -> None:
+    program = "print('done'); from hpccomm.watch.ending import Ending; Ending(-1.0, lambda: 3).walk(())"
+    command = f'exec "{sys.executable}" -c "{program}"{" >&-" if closed else ""}'
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout) == (3, "" if closed else "done\n")

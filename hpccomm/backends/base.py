@@ -71,7 +71,7 @@ def posted(operation: Operation) -> Generator[str | LibraryCall, None, Operation
     return operation if waits is None else resumed(waits, operation)
 
 
-class Prepared(Protocol):
+class Startable(Protocol):
     """An all-reduce of so many elements of one dtype by one operator, ready to be started, one at a time.
 
     Attributes:
@@ -116,7 +116,7 @@ class Backend(ABC):
     overlaps: bool = False
     notes: Sequence[str] = ()
     fell_back: Sequence[str] = ()
-    prepared: Mapping[tuple[torch.dtype, int, int], Prepared] = MappingProxyType({})
+    prepared: Mapping[tuple[torch.dtype, int, int], Startable] = MappingProxyType({})
 
     def __init__(self, context: Context) -> None:
         self.context = context

@@ -2,8 +2,8 @@
 
 Collectives wait for all ranks by a polled barrier and then make the library's blocking call ("arrive, then run"): the
 library's blocking reductions are faster than its non-blocking ones, and a rank that never arrives is noticed. Small
-all-reduces and movements with one source (broadcast, send, recv) are non-blocking and polled throughout. MPI is
-imported only when the backend is built, since importing mpi4py.MPI may start MPI.
+all-reduces are persistent ones, and they and movements with one source (broadcast, send, recv) are polled throughout.
+MPI is imported only when the backend is built, since importing mpi4py.MPI may start MPI.
 
 MPI knows no streams: before it sees an address of a GPU's memory, to read or to write, all work of the stream that the
 operation is stepped in has ended. Non-blocking reductions are not asked of such memory, as libraries with support for
@@ -27,6 +27,7 @@ from hpccomm.backends.prepared import prepare
 from hpccomm.backends.support import ARITHMETIC, BITWISE, INTEGERS, Support
 from hpccomm.backends.turns import Turns
 from hpccomm.errors import BackendError
+from hpccomm.watch.held import held
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -102,7 +103,8 @@ class MpiBackend(Backend):
         from mpi4py import MPI
 
         self._comm: MPI.Intracomm = context.communicator
-        self._prepared = prepare(context.communicator)
+        with held.over(f"prepare {self.expression or 'mpi4py'}", context.timeout_s, lambda: "all ranks"):
+            self._prepared = prepare(context.communicator)
         if self._prepared is not None:
             self.prepared = self._prepared.reductions
         self._may_block = MPI.Query_thread() == MPI.THREAD_MULTIPLE
@@ -118,14 +120,15 @@ class MpiBackend(Backend):
     def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
         """Call MPI_Allreduce in place, or for small buffers start a prepared one and poll."""
         (kind, width), count = self._types[buffer.dtype], buffer.numel()
-        data = [self._at(buffer.data_ptr(), count * width), count, kind]
-        if count * width > _POLLED_BYTES or self._is_far(buffer):
-            yield from self._collective("Allreduce", (self._in_place, data, self._ops[op]), buffer)
-        elif self._prepared is not None:
+        is_small = count * width <= _POLLED_BYTES and not self._is_far(buffer)
+        if is_small and self._prepared is not None:
             yield from self._prepared.reduction(buffer, op, kind, self._ops[op]).run(buffer)
+            return
+        arguments = self._in_place, [self._at(buffer.data_ptr(), count * width), count, kind], self._ops[op]
+        if is_small:
+            yield from self._complete(self._comm.Iallreduce(*arguments), "all ranks to arrive", buffer)
         else:
-            request = self._comm.Iallreduce(self._in_place, data, self._ops[op])
-            yield from self._complete(request, "all ranks to arrive", buffer)
+            yield from self._collective("Allreduce", arguments, buffer)
 
     def broadcast(self, buffer: torch.Tensor, root: int) -> Operation:
         """Call MPI_Ibcast and poll."""
@@ -222,7 +225,7 @@ class MpiBackend(Backend):
             )
 
     def close(self) -> None:
-        """Free the communicator, or leave it where an operation on it was given up."""
+        """Free communicator and prepared collectives, or leave them where an operation was given up."""
         if self._prepared is not None and self._prepared.busy:
             _ABANDONED.append((self._comm, self._prepared))
         if any(self._comm is communicator for communicator, *_ in _ABANDONED):
@@ -273,8 +276,9 @@ class MpiBackend(Backend):
 
     def _arrival(self) -> Operation:
         if self._prepared is not None:
-            return self._prepared.barrier.run()
-        return self._complete(self._comm.Ibarrier(), "all ranks to arrive")
+            yield from self._prepared.barrier.run()
+        else:
+            yield from self._complete(self._comm.Ibarrier(), "all ranks to arrive")
 
     def _complete(
         self, request: MPI.Request, what: str, *memory: torch.Tensor, status: MPI.Status | None = None

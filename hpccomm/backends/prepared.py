@@ -2,7 +2,8 @@
 
 Starting one costs less than posting a non-blocking collective anew. An all-reduce is prepared for memory of its own,
 and elements are copied in and out: the addresses of users' tensors come and go, and what MPI has been given must stay.
-All ranks prepare the same ones in the same order, which follows from the order of the collectives alone.
+All ranks prepare the same ones in the same order, which follows from the order of the collectives alone. That MPI
+prepares without waiting for other ranks, as the libraries do, is relied on: a rank that is missing is noticed after.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 _ARRIVAL = "all ranks to arrive"
 KEPT = 64
 """All-reduces that one communicator keeps prepared."""
+
+
+# All that are not freed: what MPI has been given must not go, even if a backend is dropped without being closed
+_STANDING: set[Prepared] = set()
 
 
 class PreparedBarrier:
@@ -120,6 +125,8 @@ class Prepared:
         self._communicator, self._at, self._in_place = communicator, MPI.buffer.fromaddress, MPI.IN_PLACE
         self.barrier = PreparedBarrier(communicator.Barrier_init())
         self.reductions: dict[tuple[torch.dtype, int, int], PreparedReduction] = {}
+        self._given_up: list[PreparedReduction] = []
+        _STANDING.add(self)
 
     def reduction(self, tensor: torch.Tensor, op: Op, kind: MPI.Datatype, operator: MPI.Op) -> PreparedReduction:
         """Give the all-reduce of tensors of this one's count and dtype, prepared now or before; collective.
@@ -134,16 +141,23 @@ class Prepared:
         found = self.reductions.get(key)
         if found is None:
             if len(self.reductions) == KEPT:
-                self.reductions.pop(next(iter(self.reductions))).free()
+                self._drop(next(iter(self.reductions)))
             memory = memoryview(bytearray(tensor.numel() * tensor.element_size()))
             request = self._communicator.Allreduce_init(self._in_place, [memory, tensor.numel(), kind], operator)
             found = self.reductions[key] = PreparedReduction(request, memory, self._at)
         return found
 
+    def _drop(self, key: tuple[torch.dtype, int, int]) -> None:
+        dropped = self.reductions.pop(key)
+        if dropped.busy:  # given up, so that MPI may still touch its memory
+            self._given_up.append(dropped)
+        else:
+            dropped.free()
+
     @property
     def busy(self) -> bool:
         """Whether one of them is under way, or was given up."""
-        return self.barrier.busy or any(one.busy for one in self.reductions.values())
+        return bool(self._given_up) or self.barrier.busy or any(one.busy for one in self.reductions.values())
 
     def free(self) -> None:
         """Free them all; none may be busy."""
@@ -151,6 +165,7 @@ class Prepared:
         for one in self.reductions.values():
             one.free()
         self.reductions.clear()
+        _STANDING.discard(self)
 
 
 def prepare(communicator: MPI.Intracomm) -> Prepared | None:

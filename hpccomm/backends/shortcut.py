@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from hpccomm.backends.base import Startable
 from hpccomm.backends.drive import TRIES
 from hpccomm.backends.engine import engine
 from hpccomm.backends.layout import is_dense
@@ -33,16 +34,23 @@ class Shortcut:
         """Reduce a tensor in place, or give None, having done nothing, where the long way must be taken."""
         runner = self._runner
         backend, log, line = runner.backend, runner.log, runner.line
-        count, dtype = tensor.numel(), tensor.dtype
-        prepared = backend.prepared.get((dtype, hash(getattr(options, "reduceOp", options)), count))
-        if prepared is None or prepared.busy or backend.checks or not self._is_open:
+        if not backend.prepared or backend.checks or not self._is_open or getattr(options, "asyncOp", True):
             return None
-        if not tensor.is_cpu or not is_dense(tensor) or getattr(options, "asyncOp", True):
+        if not tensor.is_cpu or not is_dense(tensor) or not line.turn.acquire(False):
             return None
-        is_queued = engine.waits_for_others or log.why_dead is not None or line.tasks
-        if is_queued or not line.turn.acquire(False):
-            return None
-        log.started = sequence = log.started + 1
+        try:
+            prepared = backend.prepared.get((tensor.dtype, hash(options.reduceOp), tensor.numel()))
+            is_queued = engine.waits_for_others or log.why_dead is not None or line.tasks
+            if prepared is None or prepared.busy or is_queued:
+                return None
+            log.started = sequence = log.started + 1
+            self._run(sequence, prepared, tensor, options)
+        finally:
+            line.turn.release()
+        return runner.done
+
+    def _run(self, sequence: int, prepared: Startable, tensor: torch.Tensor, options: Any) -> None:
+        runner, log, count, dtype = self._runner, self._runner.log, tensor.numel(), tensor.dtype
         try:
             if prepared.attempt(tensor, TRIES):
                 log.entries.append((sequence, "all_reduce", count, dtype, monotonic()))
@@ -52,5 +60,3 @@ class Shortcut:
             runner.give_up(log.current or log.begin("all_reduce", count, dtype), error)
         finally:
             log.current = None
-            line.turn.release()
-        return runner.done

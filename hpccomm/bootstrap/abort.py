@@ -66,6 +66,7 @@ class JobGuard:
         self.rank_0_reports = False
         self.on_end: Callable[[], None] = lambda: None
         self.failed = False
+        self.status = 0
         self._pid: int | None = None
         self._before: Callable[[type[BaseException], BaseException, TracebackType | None], Any] = sys.excepthook
 
@@ -131,7 +132,7 @@ class JobGuard:
 
     def end(self, status: int) -> None:
         """End all ranks with an exit status, where MPI or its launcher does that; else return."""
-        self.failed = True
+        self.failed, self.status = True, status
         self.on_end()
         if self.abort is not None and self.size != 1:
             sys.stdout.flush()

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 from collections.abc import Mapping
 
 from hpccomm.bootstrap import mpi
+from hpccomm.bootstrap.abort import guard
 from hpccomm.bootstrap.vigil import vigil
 from hpccomm.errors import HpccommError, LaunchError, WorldError
 from hpccomm.exchange import Exchange
 from hpccomm.launch import Launch
 from hpccomm.ulfm import is_held
+from hpccomm.watch.ending import leave
 
 _FINALIZE_S = 3.0
 _bereaved = False
@@ -92,8 +93,7 @@ def mourn() -> None:
 def _end() -> None:
     """End MPI, or this process: where MPI waits for the dead, as at times after a second death, or holds a thread."""
     if is_held():
-        sys.stdout.flush()
-        os._exit(0)
+        leave(guard.status)
     if _bereaved:
         with vigil.over_end(_FINALIZE_S):
             mpi.finalize()

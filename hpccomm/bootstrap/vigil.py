@@ -90,9 +90,9 @@ class Vigil:
 
     @contextmanager
     def over_end(self, timeout_s: float) -> Iterator[None]:
-        """End this process as a success where what is last done in it takes too long."""
+        """End this process where what is last done in it takes too long."""
         if self._watchdog is not None:
-            self._watchdog.guard(Ending(timeout_s))
+            self._watchdog.guard(Ending(timeout_s, lambda: guard.status))
         yield
         if self._watchdog is not None:
             self._watchdog.guard(None)

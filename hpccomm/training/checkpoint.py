@@ -186,8 +186,9 @@ class Checkpoint:
         self._require_settings(found[_SETTINGS], [settings for *_, settings in every])
 
     def _require_settings(self, begun_with: Mapping[str, Setting], every: Sequence[Mapping[str, Setting]]) -> None:
-        """Refuse a file of a run with other settings than those of any rank."""
-        differs = next((settings for settings in every if settings != begun_with), None)
+        """Refuse ranks with other settings than the file's run, or where it had none than each other."""
+        wanted = begun_with or every[0]
+        differs = next((settings for settings in every if settings != wanted), None)
         if differs is None:
             return
         names = [name for name in {**begun_with, **differs} if begun_with.get(name, ...) != differs.get(name, ...)]

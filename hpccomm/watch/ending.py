@@ -5,23 +5,33 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NoReturn
 
 
 class Ending:
-    """The watchdog's round that ends the process as a success.
+    """The watchdog's round that ends the process.
 
     Args:
         timeout_s: Seconds from now on.
+        status: Gives the exit status.
     """
 
     descriptors: Sequence[int] = ()
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, status: Callable[[], int]) -> None:
         self._end = time.monotonic() + timeout_s
+        self._status = status
 
     def walk(self, ready: Sequence[int]) -> None:
         """End it where its time is over."""
         if time.monotonic() > self._end:
-            sys.stdout.flush()
-            os._exit(0)
+            leave(self._status())
+
+
+def leave(status: int) -> NoReturn:
+    """End the process at once, with what it has printed."""
+    with suppress(OSError, ValueError, AttributeError):  # closed, or None as it was from the start
+        sys.stdout.flush()
+    os._exit(status)

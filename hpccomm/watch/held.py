@@ -26,12 +26,14 @@ class HeldCall:
         what: What it is made for, in messages.
         timeout_s: How long it may take, in seconds.
         whom: Says whom it waits for.
+        begun_s: When it began, on the monotonic clock.
         waited_s: For how long it has been seen to wait, in seconds.
     """
 
     what: str
     timeout_s: float
     whom: Callable[[], str]
+    begun_s: float
     waited_s: float = 0.0
 
     def error(self, hint: str) -> DeadlineError:
@@ -57,7 +59,7 @@ class HeldCalls:
     @contextmanager
     def over(self, what: str, timeout_s: float, whom: Callable[[], str]) -> Iterator[None]:
         """Hold a deadline over a call; the arguments are those of `HeldCall`."""
-        call = HeldCall(what, timeout_s, whom)
+        call = HeldCall(what, timeout_s, whom, time.monotonic())
         self._calls.append(call)
         try:
             yield
@@ -69,7 +71,7 @@ class HeldCalls:
         now = time.monotonic()
         passed, self._looked = min(now - self._looked, _STOPPED_S), now
         for call in list(self._calls):
-            call.waited_s += passed
+            call.waited_s += min(passed, now - call.begun_s)
             if call.waited_s > call.timeout_s + _OVERDUE_S:
                 return call
         return None

@@ -143,13 +143,34 @@ def test_every_call_is_recorded_whether_prepared_or_not() -> None:
     assert {entry.state for entry in last} == {"done"}
 
 
-def test_a_library_without_persistent_collectives_reduces_too(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def nothing_to_prepare(monkeypatch: pytest.MonkeyPatch) -> None:
     def lacks(*_: object) -> None:
         raise NotImplementedError
 
     monkeypatch.setattr("hpccomm.backends.prepared.Prepared", lacks)
+
+
+def test_a_library_without_persistent_collectives_reduces_too(nothing_to_prepare: None) -> None:
     over = group()
     for _ in range(3):
         summed(over, 4)
         dist.barrier(over)
     assert prepared(over) == 0
+
+
+def barrier_of_one_rank_is_not_begun(over: dist.ProcessGroup) -> None:
+    assert isinstance(over, HpccommProcessGroup)
+    if RANK == 0:
+        over._runner.backend.barrier().close()
+        over._runner.backend.all_reduce(torch.ones(2), dist.ReduceOp.SUM).close()
+    dist.barrier(over)
+    summed(over, 4)
+
+
+def test_an_operation_is_posted_when_it_is_stepped() -> None:
+    barrier_of_one_rank_is_not_begun(group())
+
+
+def test_an_operation_is_posted_when_it_is_stepped_without_persistent_collectives_too(nothing_to_prepare: None) -> None:
+    barrier_of_one_rank_is_not_begun(group())
