@@ -61,7 +61,8 @@ def test_jobs_that_are_warned_or_lose_a_host_go_on_to_the_same_bits(
     for job, ended in zip([*jobs, loses], ends, strict=True):
         restarts = 0 if job is loses else ROUNDS[job.name]
         assert ended == JobEnd("COMPLETED", status=0, signal=0, restarts=restarts), job.output
-        assert len(job.warned) == restarts, job.output
+        if job is not loses:
+            assert all(rows > 0 for _, rows in job.begun[1:]), job.output  # epochs are saved with none
         assert state(job.checkpoint) == expected, job.output
         found = json.loads(job.checkpoint.with_suffix(".json").read_text())
         assert [one["epoch"] for one in found["results"]] == [*range(6)]

@@ -27,7 +27,6 @@ from traces import sent, valid
 pytestmark = [
     pytest.mark.mpi,
     pytest.mark.skipif(SIZE != 4, reason="four ranks make two nodes of each kind"),
-    in_few_ranks,
 ]
 
 RANK, STEPS, SCALE = COMM.rank, 10, 2.0**8
@@ -119,6 +118,7 @@ def averaging(
             yield model, buckets.wait
 
 
+@in_few_ranks
 @pytest.mark.parametrize("placement", PLACEMENTS)
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("name", WAYS)
