@@ -13,10 +13,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hpccomm.bootstrap import environment, plugin
-from hpccomm.bootstrap.abort import guard
-from hpccomm.bootstrap.boot import boot
-from hpccomm.bootstrap.connect import Boot
+from hpccomm.launch import launcher_of
+from hpccomm.watch.launched import launched
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -29,6 +27,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         HpccommError: The ranks cannot be connected; the same on all ranks.
     """
     options = _parse(argv)
+    launched.watch(launcher_of(os.environ))
+    # After that, as it imports torch
+    from hpccomm.bootstrap import environment, plugin
+    from hpccomm.bootstrap.abort import guard
+    from hpccomm.bootstrap.boot import boot
+
     booted = boot(os.environ, timeout_s=options.timeout)
     plugin.make_groups_from(booted)
     plugin.register()
@@ -38,7 +42,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     except SystemExit as error:
         if error.code:
             guard.exit(error.code)
-    _finish(booted, saved)
+    booted.barrier()
+    plugin.destroy_groups()
+    environment.restore(saved)
+    booted.close()
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -63,13 +70,6 @@ def _run(options: argparse.Namespace) -> None:
     else:
         sys.path[0] = str(Path(options.program).resolve().parent)
         runpy.run_path(options.program, run_name="__main__")
-
-
-def _finish(booted: Boot, saved: environment.Saved) -> None:
-    booted.barrier()
-    plugin.destroy_groups()
-    environment.restore(saved)
-    booted.close()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import Any
 from bench.cluster.slurm import JobEnd, Slurm
 from harness import ROOT, Mpi, run_job
 from hpccomm.jobs import Fields, render
+from waiting import comes_true
 
 JOB_S = 200.0  # for one start on a machine that does much else; it takes 10 s
 TO_THE_SHELL = {"train": (), "train-mpirun": ("--batch",)}  # scancel's options, as the scripts' --signal has B: or not
@@ -84,11 +85,9 @@ class Training:
         return time.monotonic() - killed
 
     def _until(self, is_so: Callable[[], bool]) -> None:
-        end = time.monotonic() + JOB_S
-        while not is_so():
-            if time.monotonic() > end or "train in job " in self.output:  # which it says when it gives up
-                raise RuntimeError(self.output)
-            time.sleep(0.05)
+        comes_true(lambda: is_so() or "train in job " in self.output, JOB_S)  # which it says when it gives up
+        if not is_so():
+            raise RuntimeError(self.output)
 
     def end(self) -> JobEnd:
         """Wait for its end."""

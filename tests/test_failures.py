@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from harness import Mpi, Result, run_job
+from harness import ROOT, Job, Mpi, Result, run_job
 from hpccomm.bootstrap.abort import JobGuard
 from hpccomm.errors import BackendError, DeadlineError
 from outcomes import assert_ended_by_rank_1
+from waiting import comes_true
 
 PROGRAMS = Path(__file__).with_name("programs")
 JOB_S = 200.0
+LEFT_S = 5.0  # from the launcher's end to that of the last rank
 
 # how the last rank ends -> exit status of the job, and what its output says
 ON_EVERY_MPI = {
@@ -94,6 +97,31 @@ def test_a_report_tells_the_cause_once(capfd: pytest.CaptureFixture[str], found:
     JobGuard().report(type(error), error, None)
     told = capfd.readouterr().err
     assert told.count(f"found: {found}\n") == told.count("no room") == 1
+
+
+OWN_PROGRAMS = {
+    "bench": ["hpccomm.bench"],
+    "doctor": ["hpccomm.doctor"],
+    "run": ["hpccomm.run", str(PROGRAMS / "torch_only.py")],
+    "tune": ["hpccomm.tune", "--table", "never.json"],
+    "tune --explain": ["hpccomm.tune", "--explain"],
+}
+SLOW_TORCH = """
+import os, pathlib, time
+pathlib.Path(__file__).with_name(f"{os.getpid()}").touch()
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("name", OWN_PROGRAMS)
+def test_ranks_whose_launcher_is_killed_while_they_import_torch_end(one_mpi: Mpi, tmp_path: Path, name: str) -> None:
+    (tmp_path / "torch.py").write_text(SLOW_TORCH)
+    env = {**one_mpi.environment(), "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    with Job(one_mpi.command(2, [one_mpi.python, "-m", *OWN_PROGRAMS[name]]), env=env, cwd=tmp_path) as job:
+        assert comes_true(lambda: len([*tmp_path.glob("[0-9]*")]) == 2, JOB_S), job.stderr
+        job.process.kill()
+        job.process.wait()
+        assert comes_true(lambda: not job.pids(), LEFT_S), job.pids()
 
 
 LEFT_BEHIND = """if True:

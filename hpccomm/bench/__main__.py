@@ -19,6 +19,7 @@ from hpccomm.bench.terminal import is_terminal
 from hpccomm.errors import LaunchError, OptionError
 from hpccomm.launch import Launch, detect
 from hpccomm.topology.grouping import count
+from hpccomm.watch.launched import launched
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -85,6 +86,7 @@ def run(options: Options, launch: Launch, *, command_line: str) -> int:
     """Measure, and give the exit status; collective."""
     screen = _screen(options, launch)
     interrupt.watch(screen)
+    launched.watch(launch.launcher)
     screen.progress.show(f"starting {count(launch.size or 1, 'rank')} ...")
     from hpccomm.bench import session, sweep
 

@@ -26,7 +26,7 @@ from hpccomm.bootstrap.store import fresh, serve
 from hpccomm.bootstrap.vigil import vigil
 from hpccomm.errors import DeadlineError, HpccommError, LaunchError, NetworkError, WorldError
 from hpccomm.exchange import Exchange, MpiExchange, StoreExchange, agree
-from hpccomm.launch import ALONE, LAUNCHERS, Launch, Launcher, detect
+from hpccomm.launch import ALONE, Launch, Launcher, detect, launcher_of
 from hpccomm.topology import resolve
 
 
@@ -55,7 +55,7 @@ def enter(environ: Mapping[str, str]) -> None:
     Raises:
         WorldError: This is a child process of a rank.
     """
-    row = next(row for row in LAUNCHERS if row.started(environ))
+    row = launcher_of(environ)
     _refuse_children(environ, row)
     rank = environ.get(row.rank, "")
     guard.install(int(rank) if rank.isdecimal() else 0)

@@ -16,14 +16,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from hpccomm.backends.context import revoke_all
 from hpccomm.bootstrap.abort import guard
 from hpccomm.errors import DeadlineError
 from hpccomm.exchange import Exchange
-from hpccomm.launch import ALONE, Launcher
-from hpccomm.liveness import was_left_behind
+from hpccomm.launch import Launcher
 from hpccomm.ulfm import failed
 from hpccomm.watch.channel import Channel, Peer
 from hpccomm.watch.coroner import ALL, summon, tell
@@ -31,6 +30,7 @@ from hpccomm.watch.deaths import Deaths
 from hpccomm.watch.ending import Ending
 from hpccomm.watch.flight import Entry, GroupLog, flight
 from hpccomm.watch.held import HeldCall
+from hpccomm.watch.launched import launched
 from hpccomm.watch.losses import Losses
 from hpccomm.watch.missing import Inquiry, Place
 from hpccomm.watch.patrol import Patrol
@@ -61,11 +61,10 @@ class Vigil:
         """
         guard.on_end = self.on_end
         if self._watchdog is None:
-            launched = launcher is not ALONE
-            if launcher.parents and was_left_behind(launcher.parents):
-                _end_orphan()
+            launched.by(launcher)
             signals = SignalPipe([signal.SIGTERM, signal.SIGUSR2])
-            self._watchdog = Watchdog(signals, self._on_signal, _end_orphan if launched else None, self._end_held)
+            self._watchdog = Watchdog(signals, self._on_signal, self._end_held)
+            launched.leave_to_caller()
 
     @contextmanager
     def over_mpi(
@@ -283,11 +282,6 @@ def _end_for_certain() -> None:
     """Have the kernel end this process soon, whatever holds the interpreter."""
     with suppress(OSError, RuntimeError, ValueError):
         faulthandler.dump_traceback_later(_END_S, exit=True, file=sys.__stderr__ or sys.stderr)
-
-
-def _end_orphan() -> NoReturn:
-    guard.say("the launcher is gone, so this rank ends too")
-    os._exit(1)
 
 
 def _end_by(number: int) -> None:

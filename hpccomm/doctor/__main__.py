@@ -20,6 +20,7 @@ from hpccomm.bench.terminal import is_terminal
 from hpccomm.doctor import flight, flight_records, flight_report
 from hpccomm.errors import HpccommError
 from hpccomm.output import write
+from hpccomm.watch.launched import launched
 
 if TYPE_CHECKING:
     from hpccomm.doctor.examine import Examined
@@ -122,6 +123,7 @@ def _set_up(*, timeout_s: float, as_json: bool) -> int:
     from hpccomm.doctor.report import in_short
 
     begun = start(os.environ)
+    launched.watch(begun.launcher)
     has_launcher = bool(begun.launcher.offers or begun.size > 1)
     progress = Progress(enabled=not begun.rank and is_terminal(2, has_launcher=has_launcher))
     examined = examine(os.environ, timeout_s=timeout_s, progress=progress)

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from hpccomm.doctor.case import Sight
 from hpccomm.doctor.checks import CHECKS, Check
-from hpccomm.launch import LAUNCHERS, Launcher
+from hpccomm.launch import Launcher, launcher_of
 from hpccomm.topology import identify
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class Start:
 
 def start(environ: Mapping[str, str]) -> Start:
     """Read the launcher's variables; what contradicts itself there is for the trial to find."""
-    row = next(row for row in LAUNCHERS if row.started(environ))
+    row = launcher_of(environ)
     rank, size, local = (_number(environ.get(name, "")) for name in (row.rank, row.size, row.local_rank))
     text = environ.get(row.local_size, "").partition("(")[0].partition(",")[0]  # Slurm's first host, at least
     return Start(row, rank, size or 1, local, _number(text) or 0)

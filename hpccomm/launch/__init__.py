@@ -5,7 +5,7 @@ truth. Imports neither mpi4py nor torch: what they say comes in as arguments.
 """
 
 from hpccomm.launch.checks import check_library, check_world
-from hpccomm.launch.detection import Launch, detect
+from hpccomm.launch.detection import Launch, detect, launcher_of
 from hpccomm.launch.launchers import ALONE, LAUNCHERS, Launcher
 
-__all__ = ["ALONE", "LAUNCHERS", "Launch", "Launcher", "check_library", "check_world", "detect"]
+__all__ = ["ALONE", "LAUNCHERS", "Launch", "Launcher", "check_library", "check_world", "detect", "launcher_of"]

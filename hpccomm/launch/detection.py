@@ -52,6 +52,11 @@ class Launch:
         return self.launcher.uses_mpi
 
 
+def launcher_of(environ: Mapping[str, str]) -> Launcher:
+    """Give the row of the launcher that these variables tell of, whatever else they say."""
+    return next(row for row in LAUNCHERS if row.started(environ))
+
+
 def detect(environ: Mapping[str, str]) -> Launch:
     """Find the launcher of this process; starts and imports nothing.
 
@@ -59,7 +64,7 @@ def detect(environ: Mapping[str, str]) -> Launch:
         LaunchError: A malformed number, one launcher inside another's several processes, or RANK or WORLD_SIZE
             that contradicts the MPI launcher. Names the variables.
     """
-    launch = _read(next(row for row in LAUNCHERS if row.started(environ)), environ)
+    launch = _read(launcher_of(environ), environ)
     notes = [_inside(launch, outer, environ) for outer in _outer_launches(launch, environ)]
     if launch.uses_mpi and not launch.singleton:
         _refuse_other_torch_variables(launch, environ)

@@ -16,7 +16,8 @@ from hpccomm.bench.__main__ import main as measure
 from hpccomm.bench.collectives import COLLECTIVES
 from hpccomm.bench.interrupt import QUIET_S
 from hpccomm.errors import HpccommError, LaunchError, OptionError
-from hpccomm.launch import detect
+from hpccomm.launch import detect, launcher_of
+from hpccomm.watch.launched import launched
 
 _COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all", "sendrecv")
 
@@ -85,6 +86,7 @@ def _explain(table: Path, options: Sequence[str]) -> None:
             remedy="leave it out; --table FILE names another table",
             everywhere=True,
         )
+    launched.watch(launcher_of(os.environ))
     import hpccomm
     from hpccomm.backends.tuned import setup_of
     from hpccomm.bench.text import field
@@ -118,6 +120,7 @@ def _write(table: Path, results: Path) -> None:
     Raises:
         HpccommError: On all ranks: nothing was measured, or the file cannot be written.
     """
+    launched.watch(launcher_of(os.environ))
     import hpccomm
     from hpccomm.backends.tuned import setup_of
     from hpccomm.exchange import together

@@ -7,7 +7,6 @@ descriptor.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -15,6 +14,7 @@ from typing import Protocol
 
 from hpccomm.watch.channel import await_any
 from hpccomm.watch.held import HeldCall, held
+from hpccomm.watch.launched import launched
 from hpccomm.watch.signals import SignalPipe
 
 _TICK_S = 0.25
@@ -34,12 +34,11 @@ class Round(Protocol):
 
 
 class Watchdog:
-    """One a process; starts with the parent and the signals alone, and gets the other ranks once they are known.
+    """One a process; starts with the launcher and the signals alone, and gets the other ranks once they are known.
 
     Args:
         signals: Where signals arrive.
         on_signal: Called in the watchdog's thread with each signal's number.
-        on_orphan: Called when the launcher is gone; None where there is none to watch.
         on_overdue: Called with a call outside operations that is past its deadline.
     """
 
@@ -47,12 +46,9 @@ class Watchdog:
         self,
         signals: SignalPipe,
         on_signal: Callable[[int], None],
-        on_orphan: Callable[[], None] | None,
         on_overdue: Callable[[HeldCall], None],
     ) -> None:
-        self._signals, self._on_signal, self._on_orphan = signals, on_signal, on_orphan
-        self._on_overdue = on_overdue
-        self._parent = os.getppid()
+        self._signals, self._on_signal, self._on_overdue = signals, on_signal, on_overdue
         self._round: Round | None = None
         self._thread = threading.Thread(target=self._run, name="hpccomm-watchdog", daemon=True)
         self._thread.start()
@@ -75,5 +71,4 @@ class Watchdog:
                 self._on_overdue(overdue)
             for number in self._signals.read():
                 self._on_signal(number)
-            if self._on_orphan is not None and os.getppid() != self._parent:
-                self._on_orphan()
+            launched.look()

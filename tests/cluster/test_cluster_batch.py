@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from bench.cluster import state
 from bench.cluster.slurm import JobEnd, Slurm
 from harness import ROOT, Mpi
 from hpccomm.jobs.catalogue import JOBS
+from waiting import comes_true
 
 JOB_S = 200.0  # for machines that do much else; jobs take 5 to 10 s
 SMALL = ("-e", "16", "-n", "5", "--backend", "mpi4py")
@@ -47,10 +47,7 @@ class Batch:
         return found[0] if found else self.folder / "none"
 
     def until(self, is_so: Callable[[], bool], job: int) -> None:
-        end = time.monotonic() + JOB_S
-        while not is_so():
-            assert time.monotonic() < end, self.output(job)
-            time.sleep(0.1)
+        assert comes_true(is_so, JOB_S), self.output(job)
 
     def end(self, job: int) -> JobEnd:
         return self.slurm.wait(job, timeout_s=JOB_S)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from stress.rounds import BACKENDS, MOMENTS, POLL_S, RANKS, Outcome, Round, begun, parser, play_all
+from stress.rounds import BACKENDS, MOMENTS, RANKS, Outcome, Round, begun, parser, play_all
+from waiting import comes_true
 
 LEFT_S = 5.0
 IMPORT_S = 20.0
@@ -33,8 +34,7 @@ def play(one: Round) -> Outcome:
         job.process.wait()
         importing = job.stdout.count(" starts") < RANKS
         outcome.note = ", killed while libraries were imported" if importing else ""
-        while job.pids() and time.monotonic() < killed + LEFT_S + (IMPORT_S if importing else 0):
-            time.sleep(POLL_S)
+        comes_true(lambda: not job.pids(), LEFT_S + (IMPORT_S if importing else 0))
         ranks = job.ranks()
         outcome.ended_s = None if job.pids() else time.monotonic() - killed
         result = job.wait(0.1)

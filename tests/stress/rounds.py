@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness import Job, Mpi, known_mpis
+from waiting import POLL_S, comes_true
 
 RANKS = 4
 BACKENDS = ("mpi4py", "hierarchical(mpi4py, gloo)", "failover(mpi4py, gloo)")
 MOMENTS = ("init", "barrier", "small", "large")
 WORK = Path(__file__).with_name("work.py")
 START_S = 90.0  # for a job's start on a machine that does much else
-POLL_S = 0.05
 
 _ACCUSED = re.compile(
     r"\brank (\d+) on \S+ (?:is stopped|has ended|does not answer|(?=\(process \d+\)[^\n]* without a word))"
@@ -94,13 +94,13 @@ class Round:
 
 def process_of(job: Job, rank: int) -> int | None:
     """Wait until the launcher has started a rank, and give its process."""
-    _until(lambda: rank in job.ranks() or job.process.poll() is not None)
+    comes_true(lambda: rank in job.ranks() or job.process.poll() is not None, START_S)
     return job.ranks().get(rank)
 
 
 def begun(job: Job) -> bool:
     """Wait until all ranks repeat their operation, and tell whether they came so far."""
-    _until(lambda: job.stdout.count(" begins") == RANKS or job.process.poll() is not None)
+    comes_true(lambda: job.stdout.count(" begins") == RANKS or job.process.poll() is not None, START_S)
     return job.stdout.count(" begins") == RANKS
 
 
@@ -206,12 +206,6 @@ def _keep(folder: Path | None, name: str, text: str) -> None:
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-
-
-def _until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + START_S
-    while not true() and time.monotonic() < end:
-        time.sleep(POLL_S)
 
 
 def strike(process: int, act: Callable[[int], None]) -> bool:

@@ -18,7 +18,7 @@ from hpccomm.doctor.case import Case, Facts
 from hpccomm.doctor.checks.check import Check, Line
 from hpccomm.doctor.checks.tools import ask
 from hpccomm.doctor.finding import Finding, Severity
-from hpccomm.launch import ALONE, LAUNCHERS
+from hpccomm.launch import ALONE, launcher_of
 from hpccomm.topology.grouping import listed
 
 _PACKAGES = ("torch", "mpi4py", "numpy")
@@ -33,7 +33,7 @@ def look(environ: Mapping[str, str]) -> dict[str, Any]:
         "versions": {"python": platform.python_version(), "hpccomm": __version__} | dict(map(_version, _PACKAGES)),
         "files": {"python": sys.executable} | dict(map(_file, ("hpccomm", *_PACKAGES))),
         "launchers": {name: _launcher(path) for name in _LAUNCHERS if (path := shutil.which(name))},
-        "started_by": "" if next(row for row in LAUNCHERS if row.started(environ)) is ALONE else _parent(),
+        "started_by": "" if launcher_of(environ) is ALONE else _parent(),
     }
 
 
