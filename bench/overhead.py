@@ -1,8 +1,8 @@
 """What hpccomm adds to MPI for small messages: its all_reduce against bare mpi4py and Gloo, alternating in one run.
 
 ``mpirun -np 2 --map-by core --bind-to core python -m bench.overhead`` (MPICH: ``-bind-to core``) prints the median over
-repetitions of the slowest rank's time. Bind each rank to a core of its own and run nothing else meanwhile. What is reduced
-are zeros, which stay zeros: to fill a tensor anew in between would evict from the caches what is then timed.
+repetitions of the slowest rank's time. Bind each rank to a core of its own and run nothing else meanwhile. Zeros are
+reduced, and stay zeros: to fill a tensor anew in between would evict from the caches what is then timed.
 """
 
 from __future__ import annotations

@@ -195,9 +195,8 @@ def train(training: Training, bar: Progress) -> list[dict[str, Any]] | None:
         for seen in training.steps(epoch, position["seen"]):
             bar.update(task, completed=epoch + seen / training.sampler.total_size)
             if options.checkpoint and preemption.agreed():  # without one, a job that is requeued would not get on
-                bar.console.print(
-                    f"warned: ends at epoch {epoch}, after {seen} rows"
-                )  # first: a requeue may cut it off
+                # First, as a requeue ends the launcher with what it has not written yet
+                bar.console.print(f"warned: ends at epoch {epoch}, after {seen} rows")
                 save(training, {**position, "epoch": epoch, "seen": seen})
                 return None
         result = {"epoch": epoch, **pace.measured(), **training.evaluate()}

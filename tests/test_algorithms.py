@@ -6,7 +6,7 @@ import math
 from collections import defaultdict, deque
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpccomm import algorithms
@@ -49,7 +49,7 @@ def test_hierarchies_are_proven_on_uneven_and_mixed_nodes(nodes: list[int], shap
     assert prove(composed, len(nodes))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=12), st.integers(0, 40), st.sampled_from(SHAPES))
 def test_hierarchies_are_proven_on_any_nodes(nodes: list[int], count: int, shape: tuple[str, str]) -> None:
     prove(hierarchical(nodes, intra=find(shape[0]), inter=find(shape[1])), len(nodes), [count])

@@ -7,7 +7,7 @@ from collections import Counter
 from math import inf, nan
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hpccomm.algorithms import ALGORITHMS, Algorithm, find
@@ -218,7 +218,6 @@ def test_a_hierarchy_pays_where_links_between_nodes_are_slow() -> None:
     assert nested < flat / 3
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.floats(1e-7, 1e-3), st.floats(1e-12, 1e-7), st.sets(st.integers(0, 10**9), min_size=2, max_size=20))
 def test_fit_finds_the_link_behind_exact_times(alpha: float, beta: float, sizes: set[int]) -> None:
     assume(max(sizes) - min(sizes) > 1000)

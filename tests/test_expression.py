@@ -4,13 +4,11 @@ import math
 import pickle
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccomm.errors import ExpressionError
 from hpccomm.expression import MAX_DEPTH, Expression, load, parse
-
-untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def tree(name, *arguments, **options):
@@ -185,7 +183,6 @@ wrapped = st.builds(Expression, st.sampled_from(["checked", "faulty"]), failover
 expressions = inner | failovers | wrapped
 
 
-@untimed
 @given(expressions)
 def test_what_is_printed_reads_back_as_the_same(expression):
     text = str(expression)
@@ -195,7 +192,6 @@ def test_what_is_printed_reads_back_as_the_same(expression):
     assert text.isprintable()
 
 
-@untimed
 @given(expressions)
 def test_expressions_are_values(expression):
     assert hash(parse(str(expression))) == hash(expression)
@@ -204,7 +200,6 @@ def test_expressions_are_values(expression):
         expression.name = "other"
 
 
-@untimed
 @given(expressions)
 def test_paths_are_unique_and_lead_to_their_nodes(expression):
     nodes = dict(expression.walk())
@@ -216,7 +211,6 @@ def test_paths_are_unique_and_lead_to_their_nodes(expression):
         assert node is found
 
 
-@untimed
 @given(st.text(alphabet='ab(),="\\ \n#1.') | st.text())
 def test_any_text_parses_or_raises_the_one_error(text):
     try:

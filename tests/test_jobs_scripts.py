@@ -88,7 +88,7 @@ def as_sbatch_reads(line: str) -> str:
     return found
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(hostile)
 def test_no_field_is_executed(values: dict[str, str | tuple[str, ...]]) -> None:
     text = render("bench-mpirun", Fields(**values))  # type: ignore[arg-type]

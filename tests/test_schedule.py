@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpccomm.algorithms import ALGORITHMS
@@ -17,7 +17,6 @@ from hpccomm.schedule import Step, backwards, blocks, chunk, chunks, contracts, 
 from hpccomm.schedule.faults import Fault
 from hpccomm.schedule.memory import Memory, Sums
 
-untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 W = (0, 4)
 sizes, counts = st.integers(1, 40), st.integers(0, 300)
 
@@ -27,7 +26,6 @@ def scripted(*steps):
     return lambda rank, size, *_: iter(steps[rank])
 
 
-@untimed
 @given(sizes, counts)
 def test_chunks_tile_the_buffer_and_differ_by_one_at_most(size: int, count: int) -> None:
     cut = chunks(size, count)
@@ -40,7 +38,6 @@ def test_chunks_tile_the_buffer_and_differ_by_one_at_most(size: int, count: int)
     assert blocks(lengths) == cut == [chunk(index, size, count) for index in range(size)]
 
 
-@untimed
 @given(st.lists(st.integers(0, 9), max_size=9))
 def test_blocks_lie_one_after_the_other(lengths: list[int]) -> None:
     assert blocks(lengths) == [(sum(lengths[:i]), sum(lengths[: i + 1])) for i in range(len(lengths))]
@@ -61,7 +58,6 @@ def test_backwards_turns_messages_round_and_adds_nothing() -> None:
     assert list(backwards(backwards(steps))) == [replace(step, reduce=False) for step in steps]
 
 
-@untimed
 @given(st.data(), st.integers(1, 30))
 def test_memory_of_pieces_equals_a_list_of_elements(data: st.DataObject, length: int) -> None:
     held = data.draw(st.tuples(st.integers(0, length), st.integers(0, length)).map(lambda pair: tuple(sorted(pair))))
@@ -272,7 +268,7 @@ def mutated(step: Step, how: str) -> list[Step]:
     return [replace(step, **{name: (start + 1, stop) if how == "shorten" else (start + 1, stop + 1)})]
 
 
-@settings(untimed, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.sampled_from([a for a in ALGORITHMS.values() if a.all_reduce and not a.separate_input - {"all_to_all"}]),
     st.integers(2, 9),

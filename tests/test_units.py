@@ -4,7 +4,7 @@ import doctest
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccomm import units
@@ -39,7 +39,6 @@ def test_format_bytes(count, text):
     assert format_bytes(count) == text
 
 
-@settings(deadline=None)
 @given(st.integers(1, 2**62))
 def test_a_written_size_is_exact_or_rounded_to_two_decimals(count):
     text = format_bytes(count)
@@ -141,7 +140,6 @@ def test_format_seconds(seconds, text):
     assert format_seconds(seconds) == text
 
 
-@settings(deadline=None)
 @given(st.floats(0, 10**6))
 def test_no_duration_or_time_is_written_with_an_exponent_above_its_unit(value):
     assert "e+" not in format_seconds(value)
