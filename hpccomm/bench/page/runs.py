@@ -62,6 +62,11 @@ class Measured:
         return found
 
     @property
+    def largest(self) -> tuple[int, dict[str, float]]:
+        """The largest size at which a backend has a time, with `times` of it; (0, {}) where there is none."""
+        return max(self.times.items(), default=(0, {}))
+
+    @property
     def full_title(self) -> str:
         """The table in words."""
         return f"{self.title}, on {count(self.ranks, 'rank')}"

@@ -50,7 +50,7 @@ def without_mpi(run: Run) -> Iterator[Advice]:
 def gloo_ahead(run: Run) -> Iterator[Advice]:
     """Between hosts TCP should not beat an MPI that uses the network as it is meant to be used."""
     for table in run.tables if len(run.hosts) > 1 else ():
-        size, times = max(table.times.items(), default=(0, {}))
+        size, times = table.largest
         if {"gloo", "mpi4py"} <= times.keys() and times["mpi4py"] > AHEAD * times["gloo"]:
             yield Advice(
                 f"{table.full_title}: gloo is {times['mpi4py'] / times['gloo']:.2g} times as fast as mpi4py at "
@@ -75,7 +75,7 @@ def on_one_core(run: Run) -> Iterator[Advice]:
 def gloo_on_gpus(run: Run) -> Iterator[Advice]:
     """Tell of the largest size of each table."""
     for table in run.tables if run.environment.get("device") == "cuda" else ():
-        size, times = max(table.times.items(), default=(0, {}))
+        size, times = table.largest
         if "gloo" in times:
             others = f", {times['gloo'] / min(times.values()):.2g} times the fastest" if len(times) > 1 else ""
             yield Advice(
