@@ -226,12 +226,12 @@ class MpiBackend(Backend):
 
     def close(self) -> None:
         """Free communicator and prepared collectives, or leave them where an operation was given up."""
-        if self._prepared is not None and self._prepared.busy:
-            _ABANDONED.append((self._comm, self._prepared))
-        if any(self._comm is communicator for communicator, *_ in _ABANDONED):
+        prepared = self._prepared
+        is_busy = prepared is not None and prepared.busy
+        if is_busy or any(self._comm is communicator for communicator, *_ in _ABANDONED):
             self.context.communicator = None
-        elif self._prepared is not None:
-            self._prepared.free()
+        elif prepared is not None:
+            prepared.free()
         super().close()
 
     def _collective(self, name: str, arguments: tuple[Any, ...], *memory: torch.Tensor) -> Operation:

@@ -18,7 +18,7 @@ from hpccomm.backends.c10d import Op
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-_ARRIVAL = "all ranks to arrive"
+_ARRIVAL, _TURN = "all ranks to arrive", "the one before it"
 KEPT = 64
 """All-reduces that one communicator keeps prepared."""
 
@@ -27,8 +27,8 @@ KEPT = 64
 _STANDING: set[Prepared] = set()
 
 
-class PreparedBarrier:
-    """A barrier, for one operation at a time.
+class _Persistent:
+    """A persistent collective, for one operation at a time.
 
     Attributes:
         busy: Whether it is under way, or was given up.
@@ -39,23 +39,29 @@ class PreparedBarrier:
     def __init__(self, request: MPI.Prequest) -> None:
         self._request, self.busy = request, False
 
+    def free(self) -> None:
+        """Free it; it must not be busy."""
+        self._request.Free()
+
+
+class PreparedBarrier(_Persistent):
+    """A barrier."""
+
+    __slots__ = ()
+
     def run(self) -> Operation:
         """Start it and poll."""
         while self.busy:
-            yield "the one before it"
+            yield _TURN
         self.busy = True
         self._request.Start()
         while not self._request.Test():
             yield _ARRIVAL
         self.busy = False
 
-    def free(self) -> None:
-        """Free it; it must not be busy."""
-        self._request.Free()
 
-
-class PreparedReduction:
-    """An all-reduce of so many elements of one dtype by one operator, for one operation at a time.
+class PreparedReduction(_Persistent):
+    """An all-reduce of so many elements of one dtype by one operator.
 
     Args:
         request: The all-reduce, in place.
@@ -63,18 +69,16 @@ class PreparedReduction:
         at: MPI.buffer.fromaddress.
 
     Attributes:
-        busy: Whether it is under way, or was given up.
         waits_for: What it waits for, in words.
     """
 
     waits_for = _ARRIVAL
-    __slots__ = ("_at", "_memory", "_nbytes", "_request", "_users", "busy")
+    __slots__ = ("_at", "_memory", "_nbytes", "_users")
 
     def __init__(self, request: MPI.Prequest, memory: memoryview, at: Any) -> None:
-        self._request, self._memory, self._at = request, memory, at
-        self._nbytes = memory.nbytes
+        super().__init__(request)
+        self._memory, self._nbytes, self._at = memory, memory.nbytes, at
         self._users: Any = None
-        self.busy = False
 
     def attempt(self, tensor: torch.Tensor, tries: int) -> bool:
         """Start it for a dense tensor of host memory, poll so many times, and tell whether the result is in place."""
@@ -101,14 +105,10 @@ class PreparedReduction:
     def run(self, tensor: torch.Tensor) -> Operation:
         """Start it for a dense tensor of host memory, and poll."""
         while self.busy:
-            yield "the one before it"
+            yield _TURN
         if not self.attempt(tensor, 1):
             yield self.waits_for
             yield from self.rest()
-
-    def free(self) -> None:
-        """Free it; it must not be busy."""
-        self._request.Free()
 
 
 class Prepared:
