@@ -170,7 +170,13 @@ class Prepared:
 
 def prepare(communicator: MPI.Intracomm) -> Prepared | None:
     """Prepare a communicator's collectives, or give None where the library has none to prepare; collective."""
+    from mpi4py import MPI
+
     try:
         return Prepared(communicator)
-    except NotImplementedError:  # before MPI 4
+    except NotImplementedError:  # mpi4py was built for an MPI that does not know them
+        return None
+    except MPI.Exception as error:
+        if error.Get_error_class() not in (MPI.ERR_UNSUPPORTED_OPERATION, MPI.ERR_OTHER):
+            raise
         return None

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
+from mpi4py import MPI
 from worlds import COMM, world
 
 import hpccomm
-from hpccomm.backends.prepared import KEPT
+from hpccomm.backends.prepared import KEPT, prepare
 from hpccomm.backends.process_group import HpccommProcessGroup
 from hpccomm.errors import DeadlineError
 
@@ -157,6 +159,32 @@ def test_a_library_without_persistent_collectives_reduces_too(nothing_to_prepare
         summed(over, 4)
         dist.barrier(over)
     assert prepared(over) == 0
+
+
+class Refusing:
+    """A communicator whose library answers with an error where a collective is to be prepared."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def Barrier_init(self) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    "error", [NotImplementedError(), MPI.Exception(MPI.ERR_UNSUPPORTED_OPERATION), MPI.Exception(MPI.ERR_OTHER)]
+)
+def test_nothing_is_prepared_where_the_library_says_that_it_cannot(error: Exception) -> None:
+    refusing: Any = Refusing(error)
+    assert prepare(refusing) is None
+
+
+@pytest.mark.parametrize("number", [MPI.ERR_COMM, MPI.ERR_INTERN])
+def test_an_error_that_says_something_else_is_raised(number: int) -> None:
+    refusing: Any = Refusing(MPI.Exception(number))
+    with pytest.raises(MPI.Exception) as raised:
+        prepare(refusing)
+    assert raised.value.Get_error_class() == number
 
 
 def barrier_of_one_rank_is_not_begun(over: dist.ProcessGroup) -> None:
