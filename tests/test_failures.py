@@ -28,6 +28,8 @@ ON_ONE_MPI = {
     "text": (1, "it went wrong"),
     "argparse": (2, "exit status 2"),
     "interrupt": (130, "KeyboardInterrupt"),
+    "closed stdout": (1, "ZeroDivisionError: integer division"),
+    "no stdout": (1, "ZeroDivisionError: integer division"),
 }
 
 

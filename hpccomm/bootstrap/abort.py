@@ -22,6 +22,7 @@ import torch
 
 from hpccomm.errors import HpccommError
 from hpccomm.watch.coroner import GRACE_S
+from hpccomm.watch.ending import flush, leave
 
 # Seconds for which the other ranks wait while rank 0 prints an error that all of them have.
 _QUIET_S = 2.0
@@ -125,7 +126,7 @@ class JobGuard:
     def _write(self, text: str) -> None:
         of = f"/{self.size}" if self.size else ""
         tag = f"[rank {self.rank}{of} on {socket.gethostname()}] "
-        sys.stdout.flush()
+        flush()
         stream = sys.__stderr__ or sys.stderr  # torch's own hook holds sys.stderr back until this one returns
         stream.write("".join(f"{tag}{line}\n" for line in text.splitlines()))
         stream.flush()
@@ -135,10 +136,10 @@ class JobGuard:
         self.failed, self.status = True, status
         self.on_end()
         if self.abort is not None and self.size != 1:
-            sys.stdout.flush()
+            flush()
             time.sleep(_FORWARD_S)
             self.abort(status)
-            os._exit(status)  # MPI_Abort may return before the launcher has ended this process
+            leave(status)  # MPI_Abort may return before the launcher has ended this process
 
     def exit(self, status: Any = None) -> NoReturn:
         """Do what `sys.exit` does; a failure that nothing catches ends the job."""

@@ -27,7 +27,7 @@ from hpccomm.ulfm import failed
 from hpccomm.watch.channel import Channel, Peer
 from hpccomm.watch.coroner import ALL, summon, tell
 from hpccomm.watch.deaths import Deaths
-from hpccomm.watch.ending import Ending
+from hpccomm.watch.ending import Ending, leave
 from hpccomm.watch.flight import Entry, GroupLog, flight
 from hpccomm.watch.held import HeldCall
 from hpccomm.watch.launched import launched
@@ -259,7 +259,7 @@ class Vigil:
         guard.report(type(error), error, None)
         _end_for_certain()
         guard.end(1)
-        os._exit(1)
+        leave(1)
 
     def _end_held(self, call: HeldCall) -> None:
         self.write_flight("a call passed its deadline inside a library")

@@ -30,8 +30,13 @@ class Ending:
             leave(self._status())
 
 
-def leave(status: int) -> NoReturn:
-    """End the process at once, with what it has printed."""
+def flush() -> None:
+    """Send off what the process has printed, as far as that can be done."""
     with suppress(OSError, ValueError, AttributeError):  # closed, or None as it was from the start
         sys.stdout.flush()
+
+
+def leave(status: int) -> NoReturn:
+    """End the process at once, with what it has printed."""
+    flush()
     os._exit(status)

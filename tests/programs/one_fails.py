@@ -18,6 +18,8 @@ WAYS = {
     "text": lambda: sys.exit("it went wrong"),
     "argparse": lambda: argparse.ArgumentParser(prog="a-program").parse_args(["--no-such-option"]),
     "interrupt": lambda: signal.raise_signal(signal.SIGINT),
+    "closed stdout": lambda: (sys.stdout.close(), 1 // 0),
+    "no stdout": lambda: (vars(sys).update(stdout=None), 1 // 0),
 }
 IS_LAST = (os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("PMI_RANK") or os.environ.get("RANK")) == "1"
 
