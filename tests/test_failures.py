@@ -54,6 +54,14 @@ def test_rank_that_fails_in_another_way_ends_the_job(one_mpi: Mpi, way: str) -> 
     assert result.stderr.count("a-program: error: unrecognized arguments") == (way == "argparse")
 
 
+def test_a_rank_that_cannot_say_why_it_fails_ends_the_job_too(one_mpi: Mpi) -> None:
+    result = run(one_mpi, "one_fails.py", "closed stderr")
+    assert not result.timed_out, result
+    assert not result.leftovers, result
+    assert result.returncode == 1, result
+    assert "went on" not in result.stdout, result
+
+
 def test_setting_of_one_rank_ends_the_job_with_one_error(one_mpi: Mpi) -> None:
     result = run(one_mpi, "one_fails.py", "setting")
     assert not result.timed_out, result

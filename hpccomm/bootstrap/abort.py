@@ -116,20 +116,17 @@ class JobGuard:
                 shown.__cause__ = shown.__context__ = None
             elif shown.__cause__ is not None and isinstance(cause, HpccommError):
                 shown.__cause__.stack = _users_part(shown.__cause__.stack)
-        self._write("".join(shown.format()))
+        self.say("".join(shown.format()))
 
     def say(self, text: str) -> None:
-        """Write a line to stderr, tagged with rank and host; a terminal that is gone is no error."""
-        with suppress(OSError, ValueError):
-            self._write(text)
-
-    def _write(self, text: str) -> None:
+        """Write lines to stderr, tagged with rank and host, as far as that can be done."""
         of = f"/{self.size}" if self.size else ""
         tag = f"[rank {self.rank}{of} on {socket.gethostname()}] "
         flush()
         stream = sys.__stderr__ or sys.stderr  # torch's own hook holds sys.stderr back until this one returns
-        stream.write("".join(f"{tag}{line}\n" for line in text.splitlines()))
-        stream.flush()
+        with suppress(OSError, ValueError, AttributeError):  # gone, closed, or None as it was from the start
+            stream.write("".join(f"{tag}{line}\n" for line in text.splitlines()))
+            stream.flush()
 
     def end(self, status: int) -> None:
         """End all ranks with an exit status, where MPI or its launcher does that; else return."""
@@ -150,7 +147,7 @@ class JobGuard:
     def end_as(self, status: Any) -> None:
         """End all ranks as an exit with this status ends a process: with its number, or with its text and 1."""
         if self.size > 1 and (self.abort is not None or isinstance(status, int)):  # else Python writes the text
-            self._write(f"exit status {status}, which ends the job" if isinstance(status, int) else str(status))
+            self.say(f"exit status {status}, which ends the job" if isinstance(status, int) else str(status))
         self.end(status & 0xFF or 1 if isinstance(status, int) else 1)
 
 

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from hpccomm.launch import ALONE, Launcher
 from hpccomm.liveness import was_left_behind
+from hpccomm.watch.ending import leave
 from hpccomm.watch.patrol import say
 
 _LOOK_S = 0.25
@@ -55,7 +56,7 @@ class Launched:
 
 def _end() -> NoReturn:
     say("the launcher is gone, so this rank ends too")
-    os._exit(1)
+    leave(1)
 
 
 launched = Launched()

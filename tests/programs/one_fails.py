@@ -20,6 +20,7 @@ WAYS = {
     "interrupt": lambda: signal.raise_signal(signal.SIGINT),
     "closed stdout": lambda: (sys.stdout.close(), 1 // 0),
     "no stdout": lambda: (vars(sys).update(stdout=None), 1 // 0),
+    "closed stderr": lambda: (sys.stderr.close(), sys.__stderr__.close(), 1 // 0),
 }
 IS_LAST = (os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("PMI_RANK") or os.environ.get("RANK")) == "1"
 
