@@ -67,7 +67,7 @@ class GlooBackend(Backend):
         if accumulate == "float32":
             self.support = self.support.without(HALVES)
         self._group = _process_group(context, threads)
-        self._given_up = False
+        self._given_up: list[tuple[Any, ...]] = []
 
     def all_reduce(self, buffer: torch.Tensor, op: Op) -> Operation:
         """Call Gloo's allreduce."""
@@ -125,22 +125,26 @@ class GlooBackend(Backend):
 
     def send(self, buffer: torch.Tensor, dest: int, tag: int) -> Operation:
         """Call Gloo's send."""
-        return self._complete_inside(self._group.send([_message(buffer)], dest, tag), f"rank {dest} to take it")
+        message = _message(buffer)
+        return self._complete_inside(self._group.send([message], dest, tag), f"rank {dest} to take it", message)
 
     def recv(self, buffer: torch.Tensor, source: int, tag: int) -> Operation:
         """Call Gloo's recv."""
-        return self._complete_inside(self._group.recv([_message(buffer)], source, tag), f"a message of rank {source}")
+        message = _message(buffer)
+        return self._complete_inside(self._group.recv([message], source, tag), f"a message of rank {source}", message)
 
     def recv_any(self, buffer: torch.Tensor, tag: int, found: list[int]) -> Operation:
         """Call Gloo's receive from any source."""
-        work = self._group.recv_anysource([_message(buffer)], tag)
-        yield from self._complete_inside(work, "a message of any rank")
+        message = _message(buffer)
+        work = self._group.recv_anysource([message], tag)
+        yield from self._complete_inside(work, "a message of any rank", message)
         found.append(work._source_rank())
 
     def close(self) -> None:
         """Free the group; what was given up is ended first, since Gloo's threads would wait for it."""
         if self._given_up:
             self._break_off()
+            self._given_up.clear()
         del self._group
         super().close()
 
@@ -149,24 +153,28 @@ class GlooBackend(Backend):
             while not work.is_completed():
                 yield "Gloo"
         except BaseException:  # given up, or interrupted in here
-            self._given_up = True
+            self._given_up.append((work,))
             raise
         work.wait()
 
-    def _complete_inside(self, work: Any, what: str) -> Operation:
-        """Wait for a send or receive, which Gloo completes in a blocking `wait` alone."""
+    def _complete_inside(self, work: Any, what: str, message: torch.Tensor) -> Operation:
+        """Wait for a send or receive, which Gloo completes in a blocking `wait` alone.
+
+        One that is given up is kept, with its memory: Gloo's thread would poll for ever, without a pause, a connection
+        with a message on it that belongs to no receive any more.
+        """
 
         def wait(left_s: float) -> None:
             try:
                 work.wait(timedelta(seconds=left_s))
             except RuntimeError:
-                self._given_up = True
+                self._given_up.append((work, message))
                 raise
 
         try:
             yield LibraryCall(wait, what, bounded=True)
         except GeneratorExit:  # the call may go on
-            self._given_up = True
+            self._given_up.append((work, message))
             raise
 
     def _break_off(self) -> None:

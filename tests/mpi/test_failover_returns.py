@@ -76,6 +76,25 @@ def test_a_rank_that_comes_too_late_to_a_construction_fails_it_on_all() -> None:
     dist.barrier()
 
 
+def test_a_receive_that_was_given_up_takes_no_core() -> None:
+    """Gloo's thread polls a connection without a pause while a message on it belongs to no receive."""
+    backend = group("gloo")._runner.backend
+    if RANK == 0:
+        receiving = backend.recv(torch.zeros(4), LAST, 7)
+        next(receiving)
+        receiving.close()
+    dist.barrier()
+    if RANK == LAST:
+        sending = backend.send(torch.ones(4), 0, 7)
+        next(sending)
+    dist.barrier()
+    began = time.process_time()
+    time.sleep(0.4)
+    taken_s = time.process_time() - began
+    dist.barrier()
+    assert taken_s < 0.2
+
+
 def test_the_root_of_a_broadcast_keeps_its_tensor_untouched() -> None:
     """Autograd may have saved it, and its memory may be read-only."""
     tensor = torch.full((3,), float(RANK))
