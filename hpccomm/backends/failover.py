@@ -15,15 +15,16 @@ from collections.abc import Generator, Sequence
 
 import torch
 
+from hpccomm.backends.attempt import Attempt
 from hpccomm.backends.base import Backend, LibraryCall, Operation, offsets
 from hpccomm.backends.c10d import Op
 from hpccomm.backends.context import Context
 from hpccomm.backends.device import device_of
-from hpccomm.backends.jury import HEARD, Jury, checksum
+from hpccomm.backends.jury import Jury, checksum
 from hpccomm.backends.repeatable import Blocks, Repeatable
 from hpccomm.backends.standing import build_apart, discard
 from hpccomm.backends.strict import polled
-from hpccomm.errors import BackendError, HpccommError, OptionError, UnsupportedError
+from hpccomm.errors import BackendError, OptionError
 from hpccomm.expression import Expression
 from hpccomm.watch.patrol import say
 
@@ -178,7 +179,8 @@ class FailoverBackend(Backend):
             self._calls += 1
             yield from self._jury.arrive()  # a rank that comes late is no fault of the backend
             out = work.result.clone() if work.reads else torch.empty_like(work.result)
-            failure = yield from self._tried(self._begun(work, out))
+            attempt = Attempt(self._calls, self.context.beside, lambda: self._patience_s)
+            failure = yield from attempt.step(self._begun(work, out))
             failure = yield from self._judged(work, out, failure)
             if not failure:
                 work.store(out)
@@ -192,41 +194,6 @@ class FailoverBackend(Backend):
             event = device.record(device.current())
             while not event.query():
                 yield "the GPU"
-
-    def _tried(self, operation: Operation) -> Generator[str | LibraryCall, None, str]:
-        """Step an operation, and give what went wrong, or an empty text."""
-        beside, began, failure, errors = self.context.beside, time.monotonic(), "", list[Exception]()
-        try:
-            for waits in operation:
-                if beside is not None and beside.given_up >= self._calls:
-                    return HEARD
-                yield self._within(began, waits, errors) if isinstance(waits, LibraryCall) else waits
-                if time.monotonic() > began + self._patience_s:
-                    what = waits.what if isinstance(waits, LibraryCall) else waits
-                    failure = f"did not end in {self._patience_s:g} s, waiting for {what}"
-                    break
-                if errors:
-                    raise errors[0]
-        except Exception as error:
-            if isinstance(error, (UnsupportedError, OptionError)) and error.everywhere:  # before anything was sent
-                raise
-            failure = error.summary if isinstance(error, HpccommError) else f"{type(error).__name__}: {error}"
-        finally:
-            operation.close()
-        if failure and beside is not None:
-            beside.give_up(self._calls)
-        return failure
-
-    def _within(self, began: float, call: LibraryCall, errors: list[Exception]) -> LibraryCall:
-        """Give a call no more time than the attempt that makes it, and keep its errors for the attempt to find."""
-
-        def make(left_s: float) -> None:
-            try:
-                call.call(max(min(left_s, began + self._patience_s - time.monotonic()), 0.001))
-            except Exception as error:
-                errors.append(error)
-
-        return LibraryCall(make, call.what, call.bounded)
 
     def _judged(self, work: Repeatable, out: torch.Tensor, failure: str) -> Generator[str | LibraryCall, None, str]:
         """Agree with all ranks on what came out, and give what went wrong on any of them."""
