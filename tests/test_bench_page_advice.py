@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hpccomm.bench import advice_report
 from hpccomm.bench.compare import Recorded
 from hpccomm.bench.page import html
 from hpccomm.bench.page.advice import RULES, advice
@@ -104,6 +105,9 @@ def test_warnings_follow_their_rules(run: Recorded, expected: list[str]) -> None
     for figure, text in zip(shown, expected, strict=True):
         assert text in figure
     assert all(one.reason and one.setting for one in found)
+    on_terminal = " ".join(" ".join(advice_report.lines(found)).split())
+    assert on_terminal.isascii()
+    assert all(part in on_terminal for one in found for part in (one.figure, one.reason, one.setting))
 
 
 def test_the_page_lists_every_rule_with_its_source() -> None:
@@ -147,6 +151,8 @@ def _later_is_better(entries: list[dict[str, Any]], times: float) -> list[dict[s
 )
 def test_warnings_of_suites_follow_their_rules(entries: Mapping[str, Any], expected: list[str]) -> None:
     rows = rows_of(HOSTS, backends=("mpi4py",))
-    found = [one.figure for one in advice(read(recorded(HOSTS, rows, sections=entries)))]
+    run = recorded(HOSTS, rows, sections=entries)
+    found = [one.figure for one in advice(read(run))]
     assert len(found) == len(expected), found
     assert all(text in figure for text, figure in zip(expected, found, strict=True))
+    assert "".join(advice_report.lines(advice(read(run)))).isascii()

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from hpccomm.bench import report
+from hpccomm.bench import advice_report, report
 from hpccomm.bench.collectives import COLLECTIVES
 from hpccomm.bench.environment import Environment
 from hpccomm.bench.layout import Layout, format_rate
 from hpccomm.bench.metrics import Times
+from hpccomm.bench.page.advice.rule import Advice
 from hpccomm.bench.rows import Cell, Row, State
 from hpccomm.bench.tables import Table
-from hpccomm.bench.text import plain, strong
+from hpccomm.bench.text import WIDTH, plain, strong
 from hpccomm.topology import Topology
 from hpccomm.topology.cores import hosts, placement
 
@@ -176,6 +177,19 @@ def test_footer_says_what_was_left_out_and_the_last_line_whether_it_was_checked(
     assert footer([row(4, measured("a", 1.0))], layout_of("a"), left_out=None) == []
     assert report.closing(checked=False) == ["", "not checked (-c 0): results may be wrong"]
     assert report.closing(checked=True)[-1].startswith("checked: ")
+
+
+def test_a_warning_has_figure_reason_and_setting_and_those_alike_are_one() -> None:
+    alike = [Advice(f"figure {number}", "a reason", "this " * 30 + "and that") for number in range(5)]
+    lines = advice_report.lines([*alike[:2], Advice("another", "a reason", "nothing"), *alike[2:]])
+    assert lines[0] == ""
+    assert max(map(len, lines)) <= WIDTH
+    first = f"warning figure 0; figure 1; figure 2; and 2 more. Why: a reason. Do: {alike[0].setting}. "
+    assert " ".join(" ".join(lines).split()) == f"{first}warning another. Why: a reason. Do: nothing."
+    assert [line[:10].strip() for line in lines if "warning" in line] == ["warning"] * 2
+    (three,) = advice_report.lines([Advice(str(number), "why", "what") for number in range(3)])[1:]
+    assert three == "warning   0; 1; 2. Why: why. Do: what."
+    assert advice_report.lines([]) == []
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,10 @@ from typing import Any
 import pytest
 
 from harness import Job, Mpi, Result, run_job
+from hpccomm.bench import advice_report
+from hpccomm.bench.compare import load
+from hpccomm.bench.page.advice import advice
+from hpccomm.bench.page.runs import read
 
 BENCH = ("-m", "hpccomm.bench")
 COLLECTIVES = ["all_reduce", "broadcast", "all_gather", "reduce_scatter", "reduce", "gather", "scatter", "all_to_all"]
@@ -52,7 +56,10 @@ def test_backends_side_by_side_on_pretended_nodes(mpi: Mpi, tmp_path: Path) -> N
     assert result.stderr == "", result
     assert "4 ranks on 2 virtual nodes of 1 host (2 + 2)" in result.stdout
     assert "2(n-1)/n x size / time; n = 4 ranks: 1.5 x size / time" in result.stdout
-    assert result.stdout.rstrip().splitlines()[-1].startswith("checked: ")
+    _, _, below = result.stdout.rstrip().partition("\nchecked: ")
+    warnings = advice_report.lines(advice(read(load(path))))
+    assert below.splitlines()[1:] == warnings
+    assert any("on 2 cores" in line or "all ranks are on" in line for line in warnings), warnings
     assert [row[:3] for row in table_rows(result.stdout)] == [["4", "B", "5"], ["512", "B", "5"], ["64", "KiB", "5"]]
     found = by_backend(path)
     assert list(found) == ["mpi4py", "gloo", *HIERARCHIES]

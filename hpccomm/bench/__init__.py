@@ -13,5 +13,6 @@ Where a change belongs:
 * a measurement of single pairs of ranks: `pairs`; the page of ``--report``: `page`
 * a measurement that is no table of one collective: a file of `measures`; models by a name: `models`; what the page
   tells of it: `page.readings` and a file of `page.sections`
+* a warning, on the page and on the terminal: `page.advice`
 * a line above or below a table: `report`; a value that describes the run: `environment`
 """

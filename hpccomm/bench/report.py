@@ -83,7 +83,7 @@ def footer(rows: Sequence[Row], layout: Layout, *, left_out: str | None) -> list
 
 
 def closing(*, checked: bool) -> list[str]:
-    """Give the last line: whether results were checked."""
+    """Give the line below all tables: whether results were checked."""
     right = "every time above belongs to right results on all ranks, checked before and after the timed calls"
     return ["", f"checked: {right}" if checked else "not checked (-c 0): results may be wrong"]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import hpccomm
-from hpccomm.bench import candidates, gate, measures, page, report
+from hpccomm.bench import advice_report, candidates, gate, measures, page, report
 from hpccomm.bench.budget import Budget
 from hpccomm.bench.candidates import Candidate
 from hpccomm.bench.compare import Recorded, compare, load, refuse_strangers
@@ -19,6 +19,8 @@ from hpccomm.bench.files import Record
 from hpccomm.bench.layout import Layout
 from hpccomm.bench.measure import Meter, make_barrier
 from hpccomm.bench.options import Options
+from hpccomm.bench.page.advice import advice
+from hpccomm.bench.page.runs import read
 from hpccomm.bench.pairs import series as pairs
 from hpccomm.bench.pairs.matrix import Matrix
 from hpccomm.bench.rows import Row
@@ -141,13 +143,15 @@ def _refuse(error: OptionError, screen: Screen) -> int:
 
 
 def _report(options: Options, record: Record, screen: Screen) -> None:
-    """Write the report that was asked for, on the rank that speaks."""
-    if options.report is None or not screen.speaks:
+    """Show the warnings, and write the report that was asked for, on the rank that speaks."""
+    if not screen.speaks:
         return
-    screen.progress.show("writing the report")
     matrices, sections = record.sections.get("pairs", ()), record.sections
     run = Recorded(_THIS_RUN, record.environment, record.results, matrices, sections=sections)
-    screen.say(page.write(options.report, [run], results=record.text(complete=True)))
+    screen.say(advice_report.lines(advice(read(run))))
+    if options.report is not None:
+        screen.progress.show("writing the report")
+        screen.say(page.write(options.report, [run], results=record.text(complete=True)))
 
 
 def _open_files(

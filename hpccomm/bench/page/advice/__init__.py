@@ -1,5 +1,7 @@
 """Warnings: what in a run makes its figures worse than they need be, or less than they seem; pure.
 
+The page lists them, and `hpccomm.bench.advice_report` writes them below the tables: so their words are ASCII.
+
 A rule is a function from a run to advice; a new one is one more function, and its line in `RULES`.
 """
 

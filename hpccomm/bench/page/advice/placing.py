@@ -43,7 +43,7 @@ def without_mpi(run: Run) -> Iterator[Advice]:
         yield Advice(
             "MPI does not join the ranks",
             "only Gloo was there to choose, which uses TCP alone",
-            "start with mpirun or srun --mpi=pmix; python -m hpccomm.doctor says what is in the way",
+            "start with mpirun or srun --mpi=pmix; run python -m hpccomm.doctor, which says what is in the way",
         )
 
 

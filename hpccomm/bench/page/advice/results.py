@@ -32,7 +32,7 @@ def wrong(run: Run) -> Iterator[Advice]:
         yield Advice(
             f"{backend} failed or was wrong at {count(len(found), 'row')}, first at {where}",
             str(point.error),
-            "do not use it before this is understood",
+            "leave it out until this is understood",
         )
     for matrix in run.matrices:
         if matrix.is_broken:
@@ -45,13 +45,19 @@ def fell_back(run: Run) -> Iterator[Advice]:
     """Tell of a backend once."""
     falls = {point.backend: point.fell_back for table in run.tables for point in table.points if point.fell_back}
     for backend, text in falls.items():
-        yield Advice(f"{backend} fell back", text, "its figures are those of what it fell back to")
+        yield Advice(
+            f"{backend} fell back, {text}",
+            "its figures are those of what it fell back to",
+            "mend what failed, or leave it out",
+        )
 
 
 def not_built(run: Run) -> Iterator[Advice]:
     """Say why."""
     for backend, why in dict(run.environment.get("not_built", {})).items():
-        yield Advice(f"{backend} could not be built", str(why), "python -m hpccomm.doctor says what is missing")
+        yield Advice(
+            f"{backend} could not be built", str(why), "run python -m hpccomm.doctor, which says what is missing"
+        )
 
 
 def noisy(run: Run) -> Iterator[Advice]:

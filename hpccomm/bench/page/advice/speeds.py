@@ -125,5 +125,5 @@ def _small(model: str, found: Sequence[Found], time_us: Callable[[Found], float]
                 f"gradients of {model} over {backend}: buckets of {small} take {times:.3g} times as long as "
                 f"those of {large}",
                 "every bucket pays for the start of an operation, and DDP makes them of 25 MiB by default",
-                f"DistributedDataParallel(…, bucket_cap_mb={least.bucket_bytes >> 20})",
+                f"give DistributedDataParallel bucket_cap_mb={least.bucket_bytes >> 20}",
             )
