@@ -1,6 +1,6 @@
 """A fit at 2 and 4 hosts against measured times at 6 and 8, on clusters of shaped hosts on this machine.
 
-``python -m bench.planning`` brings up 2, 4, 6 and 8 hosts of two ranks in turn, behind links of 100 Mbit/s, measures
+``python -m bench.planning`` brings up 2, 4, 6 and 8 hosts of two ranks in turn, behind links of 25 Mbit/s, measures
 four algorithms on each with ``python -m hpccomm.bench``, fits links to the results of 2 and 4 hosts, and prints how far
 predictions are from what 6 and 8 hosts took. Needs root, an Open MPI or MPICH in this interpreter's environment, and
 the extra ``plan``; takes about 10 minutes. ``--keep DIR`` keeps the results, and uses those that are there.
@@ -25,14 +25,15 @@ from bench.cluster.placement import by_slot
 from bench.prediction import CASES, Mpi
 from hpccomm.bench.compare import load
 from hpccomm.plan import observations
-from hpccomm.plan.fitting import Fit, fit
+from hpccomm.plan.fitted import HIDDEN, Fit
+from hpccomm.plan.fitting import fit
 from hpccomm.plan.observations import Observation
 from hpccomm.plan.pricing import seconds
 from hpccomm.units import format_bytes, format_us
 
-FITTED, ASKED, RANKS_PER_HOST, RATE = (2, 4), (6, 8), 2, "100mbit"
+FITTED, ASKED, RANKS_PER_HOST, RATE = (2, 4), (6, 8), 2, "25mbit"
 JUDGED_BYTES = 1 << 20
-OPTIONS = ("-b", "16K", "-e", "16M", "-f", "4", "-n", "3", "-w", "1", "--budget", "300", "--timeout", "60")
+OPTIONS = ("-b", "64K", "-e", "4M", "-f", "2", "-n", "3", "-w", "1", "--budget", "300", "--timeout", "60")
 
 
 def main() -> None:
@@ -49,9 +50,9 @@ def main() -> None:
 
 
 def measured(hosts: int, folder: Path) -> Path:
-    """Run the benchmark on so many hosts, unless its results are there."""
+    """Run the benchmark on so many hosts, unless all of its results are there."""
     path = folder.resolve() / f"{hosts}-hosts.json"
-    if path.exists():
+    if path.exists() and load(path, option="--keep").complete:
         return path
     print(f"measuring on {hosts} hosts; load {os.getloadavg()[0]:.1f}", flush=True)
     program = [sys.executable, "-m", "hpccomm.bench", "--backend", *CASES, *OPTIONS, "--json", str(path)]
@@ -70,7 +71,10 @@ def show(fitted: Fit, asked: Sequence[Observation]) -> None:
     """Print the links, every prediction, and the median error of each algorithm."""
     for name, link in (("inside a host", fitted.intra), ("between hosts", fitted.inter)):
         assert link is not None
-        print(f"{name}: alpha {format_us(link.alpha_s * 1e6)} us, {1 / link.beta_s_per_byte / 1e6:.1f} MB/s")
+        if fitted.hides_intra and link is fitted.intra:
+            print(f"{name}: {HIDDEN}")
+        else:
+            print(f"{name}: alpha {format_us(link.alpha_s * 1e6)} us, {1 / link.beta_s_per_byte / 1e6:.1f} MB/s")
     print(f"a host sends {fitted.injection_bytes_per_s / 1e6:.1f} MB/s; {len(fitted.residuals)} rows fitted")
     table = Table("backend", "hosts", "size", "predicted ms", "measured ms", "error")
     errors: dict[tuple[str, int], list[float]] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from hpccomm.cost import Fabric, Link
 from hpccomm.errors import OptionError
 from hpccomm.plan import observations
 from hpccomm.plan.__main__ import main
-from hpccomm.plan.fitting import Fit, fit
+from hpccomm.plan.fitted import Fit
+from hpccomm.plan.fitting import fit
 from hpccomm.plan.observations import composed
 from hpccomm.plan.outlook import Cell, Outlook, backend, outlook
 from hpccomm.plan.pricing import seconds
@@ -169,6 +171,24 @@ def test_levels_that_were_not_measured_are_not_planned(
 def test_what_ranks_of_a_node_share_must_have_been_measured() -> None:
     with pytest.raises(OptionError, match="what a node's ranks share"):
         fitted(run(fabric(1, 4)), run(fabric(4, 1))).fabric(2, 4)
+
+
+def test_a_link_that_is_hidden_is_planned_with_where_it_stays_so() -> None:
+    fast = {number: replace(fabric(number, 2), intra=Link(1e-9, 1e-14)) for number in (2, 4, 8)}
+    found = fitted(run(fast[2], noise=0), run(fast[4], noise=0))
+    assert found.hides_intra
+    for expression in (*FLAT, NESTED):
+        times = [
+            seconds(algorithm(expression, on.nodes), "all_reduce", SIZES[-1] // 4, itemsize=4, fabric=on)
+            for on in (fast[8], found.fabric(8, 2))
+        ]
+        assert times[1] == pytest.approx(times[0], rel=NOISE)
+    assert outlook(found, "all_reduce", num_nodes=6, ranks_per_node=2, sizes=[4]).nodes == [2, 4, 6]
+    for num_nodes, ranks_per_node in ((1, 2), (8, 4)):
+        with pytest.raises(OptionError, match="inside nodes is hidden") as refused:
+            found.fabric(num_nodes, ranks_per_node)
+        assert "one node" in refused.value.remedy
+    assert not fitted(run(fabric(2, 2), noise=0), run(fabric(4, 2), noise=0)).hides_intra
 
 
 def test_messages_over_one_carrier_are_fitted() -> None:

@@ -7,15 +7,16 @@ overlaps. So every row's closed form is scaled by what the simulation of the sam
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from hpccomm.cost import Fabric, Link
 from hpccomm.errors import OptionError
+from hpccomm.plan.fitted import Fit, Residual, largest_node, of_several_nodes
 from hpccomm.plan.observations import Observation
 from hpccomm.plan.pricing import SIMULATED_RANKS, seconds
 
@@ -29,115 +30,28 @@ _INTRA, _INTER, _INJECTION, _GAMMA = (0, 1), (2, 3), 4, 5
 _START = (1e-5, 1e-9, 1e-5, 1e-9, 1e-9, 1e-10)
 _RATIOS = (0.5, 0.1, 0.01)  # of inside to between nodes at the start, where the slower one hides the other
 _FEELS = 0.01  # the least part of some row's time that a link must be to be known
+_SHOWS = 0.25  # by which part some row would take longer were the link inside as slow as that between nodes
 
 Figures = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Range:
-    """From the smallest to the largest that was measured."""
-
-    least: int
-    most: int
-
-    def __contains__(self, value: int) -> bool:
-        return self.least <= value <= self.most
-
-
-@dataclass(frozen=True)
-class Residual:
-    """One row: what was measured and what the fitted links give."""
-
-    observation: Observation
-    predicted_s: float
-
-    @property
-    def error(self) -> float:
-        """Predicted over measured, minus 1."""
-        return self.predicted_s / self.observation.seconds - 1
-
-
-@dataclass(frozen=True)
-class Fit:
-    """Links and their evidence.
-
-    Attributes:
-        intra: Inside a node; None where no node had two ranks.
-        inter: Between nodes; None where there was one node.
-        injection_bytes_per_s: Of a node; infinite where no limit shows.
-        gamma_s_per_byte: Of reductions; 0 where the rows cannot tell it from beta, which then holds it.
-        errors: Standard error of each figure over the figure, by name.
-        residuals: All rows.
-    """
-
-    intra: Link | None
-    inter: Link | None
-    injection_bytes_per_s: float
-    gamma_s_per_byte: float
-    errors: dict[str, float]
-    residuals: tuple[Residual, ...]
-
-    @cached_property
-    def _observations(self) -> list[Observation]:
-        return [residual.observation for residual in self.residuals]
-
-    @cached_property
-    def ranks(self) -> Range:
-        """Numbers of ranks that were measured."""
-        return _range(len(one.nodes) for one in self._observations)
-
-    @cached_property
-    def nodes(self) -> Range:
-        """Numbers of nodes that were measured."""
-        return _range(len({*one.nodes}) for one in self._observations)
-
-    @cached_property
-    def ranks_per_node(self) -> Range:
-        """Sizes of nodes that were measured between nodes, or of the one node."""
-        return _range(_largest_node(one) for one in _crossing(self._observations) or self._observations)
-
-    @cached_property
-    def sizes(self) -> Range:
-        """Bytes that were measured."""
-        return _range(one.nbytes for one in self._observations)
-
-    def fabric(self, num_nodes: int, ranks_per_node: int) -> Fabric:
-        """Describe so many nodes with these links.
-
-        Raises:
-            OptionError: A link that is needed was not measured.
-        """
-        intra, inter = self.intra, self.inter
-        asked = f"plan for {num_nodes} nodes of {ranks_per_node} ranks"
-        if ranks_per_node > 1 and intra is None:
-            raise OptionError(asked, found="no node had two ranks in the results", remedy="add results of one node")
-        if num_nodes > 1 and inter is None:
-            raise OptionError(asked, found="the results are of one node", remedy="add results of two nodes or more")
-        if num_nodes > 1 and ranks_per_node > 1 and self.ranks_per_node.most < 2:
-            found = "one rank a node in the results, which do not tell what a node's ranks share"
-            raise OptionError(asked, found=found, remedy="add results of two nodes or more with all their ranks")
-        nodes = tuple(rank // ranks_per_node for rank in range(num_nodes * ranks_per_node))
-        link = intra or inter
-        assert link is not None
-        return Fabric(nodes, intra or link, inter or link, self.gamma_s_per_byte, self.injection_bytes_per_s)
 
 
 def fit(observations: Sequence[Observation]) -> Fit:
     """Minimise the squared relative errors over all rows.
 
     Raises:
-        OptionError: Too few rows, or a level was measured at one size only, or no row depends on a figure of it;
-            scipy is missing.
+        OptionError: Too few rows, or a level was measured at one size only, or no row would depend on it were it
+            slow; scipy is missing.
     """
     free = _free(observations)
     solved = _solve(observations, free)
     if _INJECTION in free:
         unlimited = _solve(observations, [figure for figure in free if figure != _INJECTION])
         solved = solved if _explains_more(solved, unlimited) else unlimited
-    _refuse_unknown(observations, solved)
+    hides_intra = _hides_intra(observations, solved)
     fabric = _fabric((0,), solved.figures)
     return Fit(
         fabric.intra if _INTRA[0] in free else None,
+        hides_intra,
         fabric.inter if _INTER[0] in free else None,
         fabric.injection_bytes_per_s,
         fabric.gamma_s_per_byte,
@@ -151,15 +65,15 @@ def _free(observations: Sequence[Observation]) -> list[int]:
 
     Additions are told from transfers where some rows have them and some do not.
     """
-    crossing = _crossing(observations)
-    shared = [one for one in observations if _largest_node(one) > 1]
+    crossing = of_several_nodes(observations)
+    shared = [one for one in observations if largest_node(one) > 1]
     free: list[int] = []
     for rows, figures, level in ((shared, _INTRA, "inside nodes"), (crossing, _INTER, "between nodes")):
         if rows and len({one.nbytes for one in rows}) < 2:
             found = f"one size only, {rows[0].nbytes} bytes, {level}"
             raise OptionError("fit links to measured times", found=found, remedy="measure short and long messages")
         free += figures if rows else ()
-    free += [_INJECTION] if any(_largest_node(one) > 1 for one in crossing) else []
+    free += [_INJECTION] if any(largest_node(one) > 1 for one in crossing) else []
     free += [_GAMMA] if len({_reduces(one) for one in observations}) == 2 else []
     if len(observations) <= len(free):
         found = f"{len(observations)} rows for {len(free)} figures"
@@ -245,16 +159,36 @@ def _seconds(one: Observation, figures: Figures, simulated_ranks: int) -> float:
     )
 
 
-def _refuse_unknown(observations: Sequence[Observation], solved: _Solved) -> None:
-    """Refuse a link that could as well cost nothing."""
-    levels = ((_INTRA, "inside nodes", "one node"), ((*_INTER, _INJECTION), "between nodes", "several nodes"))
-    for figures, level, more in levels:
-        without = solved.figures.copy()
-        without[[*figures]] = 0
-        parts = [1 - _seconds(one, without, 0) / _seconds(one, solved.figures, 0) for one in observations]
-        if figures[0] in solved.free and max(parts) < _FEELS:
-            found = f"no row's time depends on the link {level}"
-            raise OptionError("fit links to measured times", found=found, remedy=f"add results of {more}")
+def _hides_intra(observations: Sequence[Observation], solved: _Solved) -> bool:
+    """Tell whether the link inside nodes could as well cost nothing; refuse where a slow one could, too.
+
+    A flat ring goes at the pace of its slowest link, so that it says nothing of the others. A tree or a hierarchy
+    passes the links one after the other.
+    """
+    free, figures = solved.free, solved.figures
+    between = (*_INTER, _INJECTION)
+    if _INTER[0] in free and _change(observations, figures, between, [0.0] * 3) < _FEELS:
+        _refuse("between nodes", "several nodes")
+    if _INTRA[0] not in free or _change(observations, figures, _INTRA, [0.0] * 2) >= _FEELS:
+        return False
+    alpha, above, injection = figures[[*between]]
+    if _change(observations, figures, _INTRA, [alpha, above + injection]) < _SHOWS:
+        _refuse("inside nodes", "one node")
+    return True
+
+
+def _refuse(level: str, more: str) -> NoReturn:
+    found = f"no row's time depends on the link {level}"
+    raise OptionError("fit links to measured times", found=found, remedy=f"add results of {more}")
+
+
+def _change(
+    observations: Sequence[Observation], figures: Figures, places: Sequence[int], values: Sequence[float]
+) -> float:
+    """Give the largest part by which some row's time changes where some figures have other values."""
+    other = figures.copy()
+    other[[*places]] = values
+    return max(abs(_seconds(one, other, 0) / _seconds(one, figures, 0) - 1) for one in observations)
 
 
 def _standard_errors(solved: _Solved) -> dict[str, float]:
@@ -270,18 +204,5 @@ def _standard_errors(solved: _Solved) -> dict[str, float]:
     return {NAMES[figure]: float(found[figure] / values[figure]) for figure in solved.free if values[figure] > 0}
 
 
-def _crossing(observations: Sequence[Observation]) -> list[Observation]:
-    return [one for one in observations if len({*one.nodes}) > 1]
-
-
-def _largest_node(one: Observation) -> int:
-    return max(map(one.nodes.count, {*one.nodes}))
-
-
 def _reduces(one: Observation) -> bool:
     return one.collective in ("all_reduce", "reduce", "reduce_scatter")
-
-
-def _range(values: Iterable[int]) -> Range:
-    found = list(values)
-    return Range(min(found), max(found))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hpccomm.algorithms import ALGORITHMS, Algorithm
 from hpccomm.cost import Fabric
-from hpccomm.plan.fitting import Fit
+from hpccomm.plan.fitted import Fit
 from hpccomm.plan.observations import composed
 from hpccomm.plan.pricing import SIMULATED_RANKS, seconds
 
@@ -64,12 +64,14 @@ class Outlook:
 
 
 def outlook(fit: Fit, collective: str, *, num_nodes: int, ranks_per_node: int, sizes: Sequence[int]) -> Outlook:
-    """Predict at all powers of two of nodes up to the number asked for, and there, all of them in the same way.
+    """Predict at the powers of two of nodes that the fit tells of up to the number asked for, and there, alike.
 
     Raises:
         OptionError: A link that is needed was not measured.
     """
-    nodes = [1 << power for power in range((num_nodes - 1).bit_length())] + [num_nodes]
+    fewest = fit.fewest_nodes(ranks_per_node)
+    powers = [1 << power for power in range((num_nodes - 1).bit_length())]
+    nodes = [*(number for number in powers if number >= fewest), num_nodes]
     nodes = [number for number in nodes if number * ranks_per_node > 1]
     simulated = SIMULATED_RANKS if num_nodes * ranks_per_node <= SIMULATED_RANKS else 0
     columns = [_column(fit, collective, fit.fabric(number, ranks_per_node), sizes, simulated) for number in nodes]

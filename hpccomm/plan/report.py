@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hpccomm.cost import Link
-from hpccomm.plan.fitting import Fit, Range, Residual
+from hpccomm.plan.fitted import HIDDEN, Fit, Range, Residual
 from hpccomm.plan.outlook import Cell, Outlook, backend
 from hpccomm.plan.thumb import Verdict
 from hpccomm.topology.grouping import count
@@ -42,7 +42,8 @@ def entries(fit: Fit, outlook: Outlook, left_out: Mapping[str, int], verdicts: S
     return {
         "fit": {
             "carrier": carrier,
-            "intra": _link_entries(fit.intra),
+            "intra": None if fit.hides_intra else _link_entries(fit.intra),
+            "hides_intra": fit.hides_intra,
             "inter": _link_entries(fit.inter),
             "injection_bytes_per_s": limit if math.isfinite(limit) else None,
             "gamma_s_per_byte": fit.gamma_s_per_byte,
@@ -66,7 +67,9 @@ def _fit(fit: Fit, left_out: Mapping[str, int]) -> Iterator[RenderableType]:
     carrier = fit.residuals[0].observation.carrier
     yield Text(f"links over {carrier}, fitted to {count(len(fit.residuals), 'row')} (± standard error)", "bold")
     for name, level, link in (("inside nodes", "intra", fit.intra), ("between nodes", "inter", fit.inter)):
-        if link is not None:
+        if level == "intra" and fit.hides_intra:
+            yield f"  {name:<14} {HIDDEN}"
+        elif link is not None:
             alpha = f"alpha {format_us(link.alpha_s * 1e6)} us{_error(fit, f'{level}.alpha')}"
             yield f"  {name:<14} {alpha}, {_rate(link.beta_s_per_byte)}{_error(fit, f'{level}.beta')}"
     if math.isfinite(fit.injection_bytes_per_s):
