@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from hpccomm.schedule import Step
 
@@ -34,6 +36,11 @@ class Levels:
     nodes: tuple[int, ...]
     intra: Algorithm
     inter: Algorithm
+
+    @cached_property
+    def carriers(self) -> int:
+        """How many ranks of every node carry a shard."""
+        return min(Counter(self.nodes).values())
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,7 @@ def _flat(name: str, collective: str, nodes: Nodes) -> Counter[Term]:
     return found
 
 
+@lru_cache(maxsize=256)
 def _by_shards(algorithm: Algorithm, collective: str, nodes: Nodes) -> Counter[Term] | None:
     """All rails at once: each message is a shard's, and every node sends one for each of its ranks."""
     levels, rails = algorithm.levels, ranks_per_node(nodes)

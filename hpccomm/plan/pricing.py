@@ -6,8 +6,6 @@ pieces the shorter of the two counts once and not n times.
 
 from __future__ import annotations
 
-from collections import Counter
-
 from hpccomm.algorithms import Algorithm
 from hpccomm.algorithms.hierarchical import SHARD_BYTES
 from hpccomm.cost import Fabric, predict
@@ -30,12 +28,11 @@ def seconds(
     levels = algorithm.levels
     if levels is None or collective != "all_reduce":
         return predict(algorithm, collective, count, fabric=fabric, **how)
-    carriers = min(Counter(levels.nodes).values())
-    piece = carriers * SHARD_BYTES // itemsize
+    piece = levels.carriers * SHARD_BYTES // itemsize
     if count <= piece:
         return predict(algorithm, collective, count, fabric=fabric, **how)
     whole = predict(algorithm, collective, piece, fabric=fabric, **how)
-    inside = Fabric.uniform(carriers, fabric.intra, gamma_s_per_byte=fabric.gamma_s_per_byte)
+    inside = Fabric.uniform(levels.carriers, fabric.intra, gamma_s_per_byte=fabric.gamma_s_per_byte)
     reducing = predict(levels.intra, "reduce_scatter", piece, fabric=inside, **how)
     gathering = predict(levels.intra, "all_gather", piece, fabric=inside, **how)
     crossing = whole - reducing - gathering
