@@ -85,5 +85,5 @@ def unknown_to_rings(run: Run) -> Iterator[Advice]:
         yield Advice(
             "busbw of hierarchical backends is nominal",
             "it is defined by what a flat ring sends, and a hierarchy sends less between nodes",
-            "compare hierarchies by their times, and see wire_GBps_per_node in the JSON file",
+            "compare hierarchies by their times, or by the rate between nodes (--wide)",
         )
