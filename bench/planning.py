@@ -3,7 +3,7 @@
 ``python -m bench.planning`` brings up 2, 4, 6 and 8 hosts of two ranks in turn, behind links of 25 Mbit/s, measures
 four algorithms on each with ``python -m hpccomm.bench``, fits links to the results of 2 and 4 hosts, and prints how far
 predictions are from what 6 and 8 hosts took. Needs root, an Open MPI or MPICH in this interpreter's environment, and
-the extra ``plan``; takes about 10 minutes. ``--keep DIR`` keeps the results, and uses those that are there.
+the extra ``plan``; takes about 15 minutes. ``--keep DIR`` keeps the results, and uses those that are there and whole.
 """
 
 from __future__ import annotations
