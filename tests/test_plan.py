@@ -173,14 +173,18 @@ def test_what_ranks_of_a_node_share_must_have_been_measured() -> None:
         fitted(run(fabric(1, 4)), run(fabric(4, 1))).fabric(2, 4)
 
 
+def fast(num_nodes: int) -> Fabric:
+    """Give nodes whose inner link no time shows."""
+    return replace(fabric(num_nodes, 2), intra=Link(1e-9, 1e-14))
+
+
 def test_a_link_that_is_hidden_is_planned_with_where_it_stays_so() -> None:
-    fast = {number: replace(fabric(number, 2), intra=Link(1e-9, 1e-14)) for number in (2, 4, 8)}
-    found = fitted(run(fast[2], noise=0), run(fast[4], noise=0))
+    found = fitted(run(fast(2), noise=0), run(fast(4), noise=0))
     assert found.hides_intra
     for expression in (*FLAT, NESTED):
         times = [
             seconds(algorithm(expression, on.nodes), "all_reduce", SIZES[-1] // 4, itemsize=4, fabric=on)
-            for on in (fast[8], found.fabric(8, 2))
+            for on in (fast(8), found.fabric(8, 2))
         ]
         assert times[1] == pytest.approx(times[0], rel=NOISE)
     assert outlook(found, "all_reduce", num_nodes=6, ranks_per_node=2, sizes=[4]).nodes == [2, 4, 6]
@@ -260,6 +264,18 @@ def test_the_command_shows_fit_times_map_and_rule(tmp_path: Path, capsys: pytest
         assert cell["times_us"][cell["best"]] == min(cell["times_us"].values())
         assert content["backends"][cell["best"]] in shown
     assert {one["nodes"] for one in content["rule_of_thumb"]} == {1, 2, 4, 8, 16, 128, 256, 512, 1024}
+
+
+def test_the_command_says_that_a_link_is_hidden(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = write(tmp_path, [run(fast(number), noise=0) for number in (2, 4)])
+    out = tmp_path / "out.json"
+    assert main(["--nodes", "64", "--ranks-per-node", "2", "--json", str(out), "--fit", *files]) == 0
+    assert "inside nodes   hidden by those between nodes" in capsys.readouterr().out
+    content = json.loads(out.read_text())
+    assert (content["fit"]["intra"], content["fit"]["hides_intra"]) == (None, True)
+    assert {cell["nodes"] for cell in content["cells"]} == {2, 4, 8, 16, 32, 64}
+    assert main(["--nodes", "1", "--ranks-per-node", "2", "--fit", *files]) == 2
+    assert "add results of one node" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
