@@ -3,68 +3,23 @@
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness import Mpi, run_job
-from hpccomm.algorithms import find
 from hpccomm.bench.compare import Recorded, load
 from hpccomm.cost import Fabric, Link
 from hpccomm.errors import OptionError
 from hpccomm.plan import observations
 from hpccomm.plan.__main__ import main
-from hpccomm.plan.fitted import Fit
-from hpccomm.plan.fitting import fit
 from hpccomm.plan.observations import composed
 from hpccomm.plan.outlook import Cell, Outlook, backend, outlook
 from hpccomm.plan.pricing import seconds
 from hpccomm.plan.thumb import verdicts
-
-INTRA, INTER, LIMIT, GAMMA = Link(3e-6, 1.3e-10), Link(2e-5, 1e-9), 2e9, 2e-10
-FLAT = ("ring", "tree", "halving_doubling")
-NESTED = "hierarchical(ring(mpi4py), ring(mpi4py))"
-SIZES = (1 << 10, 1 << 14, 1 << 18, 1 << 22)
-NOISE = 0.05
-
-
-def fabric(num_nodes: int, per_node: int, *, limit: float = LIMIT, gamma: float = 0.0) -> Fabric:
-    return Fabric(tuple(rank // per_node for rank in range(num_nodes * per_node)), INTRA, INTER, gamma, limit)
-
-
-def algorithm(expression: str, nodes: tuple[int, ...]):
-    return composed(nodes, "ring", "ring") if expression == NESTED else find(expression.partition("(")[0])
-
-
-def row(expression: str, size: int, time_us: float, on: Fabric, **changed: Any) -> dict[str, Any]:
-    named = None if expression == NESTED else expression.partition("(")[0]
-    what = {"collective": "all_reduce", "place": "in", "dtype": "float32", "op": "sum", "ranks": on.size}
-    measured = {"backend": expression, "algorithm": named, "size_bytes": size, "time_us_median": time_us}
-    return {**what, **measured, **changed}
-
-
-def run(on: Fabric, *, collectives: Iterable[str] = ("all_reduce",), noise: float = NOISE) -> Recorded:
-    """Make a run's results from the cost model, each time off by up to `noise`."""
-    draw, rows = random.Random(f"{on.nodes}"), []
-    expressions = [f"{name}(mpi4py)" for name in FLAT] + [NESTED] * (1 < len({*on.nodes}) < on.size)
-    for collective in collectives:
-        for expression in expressions:
-            runs = algorithm(expression, on.nodes)
-            if collective not in runs.collectives:
-                continue
-            for size in SIZES:
-                time_s = seconds(runs, collective, size // 4, itemsize=4, fabric=on)
-                time_us = time_s * 1e6 * draw.uniform(1 - noise, 1 + noise)
-                rows.append(row(expression, size, time_us, on, collective=collective))
-    return Recorded(f"{len({*on.nodes})} nodes", {"node_of_rank": list(on.nodes)}, rows)
-
-
-def fitted(*runs: Recorded) -> Fit:
-    return fit(observations.read(runs, None)[0])
+from plans import FLAT, GAMMA, INTER, INTRA, LIMIT, NESTED, NOISE, SIZES, algorithm, fabric, fitted, row, run, write
 
 
 def test_links_and_injection_are_found_again_in_noisy_times() -> None:
@@ -173,28 +128,6 @@ def test_what_ranks_of_a_node_share_must_have_been_measured() -> None:
         fitted(run(fabric(1, 4)), run(fabric(4, 1))).fabric(2, 4)
 
 
-def fast(num_nodes: int) -> Fabric:
-    """Give nodes whose inner link no time shows."""
-    return replace(fabric(num_nodes, 2), intra=Link(1e-9, 1e-14))
-
-
-def test_a_link_that_is_hidden_is_planned_with_where_it_stays_so() -> None:
-    found = fitted(run(fast(2), noise=0), run(fast(4), noise=0))
-    assert found.hides_intra
-    for expression in (*FLAT, NESTED):
-        times = [
-            seconds(algorithm(expression, on.nodes), "all_reduce", SIZES[-1] // 4, itemsize=4, fabric=on)
-            for on in (fast(8), found.fabric(8, 2))
-        ]
-        assert times[1] == pytest.approx(times[0], rel=NOISE)
-    assert outlook(found, "all_reduce", num_nodes=6, ranks_per_node=2, sizes=[4]).nodes == [2, 4, 6]
-    for num_nodes, ranks_per_node in ((1, 2), (8, 4)):
-        with pytest.raises(OptionError, match="inside nodes is hidden") as refused:
-            found.fabric(num_nodes, ranks_per_node)
-        assert "one node" in refused.value.remedy
-    assert not fitted(run(fabric(2, 2), noise=0), run(fabric(4, 2), noise=0)).hides_intra
-
-
 def test_messages_over_one_carrier_are_fitted() -> None:
     on = fabric(2, 2)
     results = run(on).results
@@ -237,15 +170,6 @@ def test_the_rule_of_thumb_is_judged_where_it_speaks() -> None:
     }
 
 
-def write(folder: Path, runs: Iterable[Recorded]) -> list[str]:
-    paths = []
-    for number, one in enumerate(runs):
-        path = folder / f"{number}.json"
-        path.write_text(json.dumps({"environment": one.environment, "results": one.results}))
-        paths.append(str(path))
-    return paths
-
-
 def test_the_command_shows_fit_times_map_and_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = write(tmp_path, [run(fabric(number, 4)) for number in (1, 2, 4)])
     out = tmp_path / "out.json"
@@ -264,18 +188,6 @@ def test_the_command_shows_fit_times_map_and_rule(tmp_path: Path, capsys: pytest
         assert cell["times_us"][cell["best"]] == min(cell["times_us"].values())
         assert content["backends"][cell["best"]] in shown
     assert {one["nodes"] for one in content["rule_of_thumb"]} == {1, 2, 4, 8, 16, 128, 256, 512, 1024}
-
-
-def test_the_command_says_that_a_link_is_hidden(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    files = write(tmp_path, [run(fast(number), noise=0) for number in (2, 4)])
-    out = tmp_path / "out.json"
-    assert main(["--nodes", "64", "--ranks-per-node", "2", "--json", str(out), "--fit", *files]) == 0
-    assert "inside nodes   hidden by those between nodes" in capsys.readouterr().out
-    content = json.loads(out.read_text())
-    assert (content["fit"]["intra"], content["fit"]["hides_intra"]) == (None, True)
-    assert {cell["nodes"] for cell in content["cells"]} == {2, 4, 8, 16, 32, 64}
-    assert main(["--nodes", "1", "--ranks-per-node", "2", "--fit", *files]) == 2
-    assert "add results of one node" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
